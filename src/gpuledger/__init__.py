@@ -1,0 +1,3 @@
+"""The account book of a GPU node."""
+
+__version__ = "0.1.0.dev0"

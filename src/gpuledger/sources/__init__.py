@@ -1,0 +1,1 @@
+"""What reads GPUs: the one seam where the world is swapped."""

@@ -1,0 +1,1 @@
+"""What gpuledger promises, shown."""
