@@ -103,8 +103,8 @@ def test_a_truncated_trace_keeps_what_came_before(tmp_path: Path, suffix: str) -
     content = whole.read_bytes()
     seen_all = readings_of(50)
     for cut in range(len(content) // 3, len(content) - 1, max(1, len(content) // 40)):
-        if content[:cut].endswith(b"\n"):
-            continue  # a plain trace that ends with a line is a shorter trace
+        if suffix == ".jsonl" and b"\n" in content[cut - 1 : cut + 1]:
+            continue  # a plain trace that ends with a whole line is a shorter trace
         path = tmp_path / f"cut{suffix}"
         path.write_bytes(content[:cut])
         with TraceReader(path) as trace:

@@ -1,0 +1,5 @@
+"""`python -m gpuledger` is the command `gpuledger`."""
+
+from gpuledger.commands import main
+
+main()

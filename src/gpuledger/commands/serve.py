@@ -1,0 +1,131 @@
+"""`gpuledger serve`: the agent of a node and its pages, until a signal ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from gpuledger import __version__, logs, systemd
+from gpuledger.agent import Agent
+from gpuledger.commands.options import GroupedCommand
+from gpuledger.serving.addresses import ListenError, listen, shown
+from gpuledger.serving.http import application
+from gpuledger.serving.pages import NodePages
+from gpuledger.serving.server import Server
+from gpuledger.settings import SettingError, Settings, resolve, unknown_names
+from gpuledger.traces import TraceError
+from gpuledger.views.registry import VIEWS
+
+if TYPE_CHECKING:
+    import socket
+
+    from gpuledger.sources import Source
+
+GRACE = 0.3  # for requests in work, and again for the driver, when a signal ends us
+
+logger = logging.getLogger("gpuledger.serve")
+
+
+@click.command(cls=GroupedCommand)
+@click.pass_context
+def command(ctx: click.Context) -> None:
+    """Read the GPUs, keep the books, and answer scrapes.
+
+    A flag wins over the environment, and that over the default. Durations are seconds (`5`) or
+    in Go's form (`250ms`, `1m30s`). Exit codes: 0 after SIGTERM or SIGINT, 1 if it cannot serve,
+    2 if a setting is wrong.
+    """
+    try:
+        settings = resolve(ctx.obj, os.environ)
+    except SettingError as error:
+        raise click.UsageError(str(error), ctx) from error
+    logs.start(settings.log_level, settings.log_format)
+    for name, near in unknown_names(os.environ).items():
+        logger.warning("%s is no setting%s", name, f"; did you mean {near}?" if near else "")
+    try:
+        source = open_source(settings)
+        sockets = listen(settings.listen_address)
+    except (ListenError, TraceError) as error:
+        raise click.ClickException(str(error)) from error
+    sys.exit(asyncio.run(serve(settings, source, sockets)))
+
+
+def open_source(settings: Settings) -> Source:
+    """Load the source that is wanted, and no other."""
+    if settings.source.kind == "recorded":
+        from gpuledger.sources.recorded import RecordedSource  # noqa: PLC0415
+
+        assert settings.source.file is not None
+        return RecordedSource(settings.source.file)
+    from gpuledger.sources.nvml import NvmlSource  # noqa: PLC0415
+
+    return NvmlSource(settings.poll_interval)
+
+
+async def serve(settings: Settings, source: Source, sockets: list[socket.socket]) -> int:
+    """Serve until a signal; scrapes that come before the first reading wait for it."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    interval = settings.poll_interval
+    if source.interval and "poll_interval" not in settings.given:
+        interval = source.interval
+
+    agent = Agent(source, interval)
+    pages = NodePages(
+        views={name: VIEWS[name] for name in settings.views},
+        metrics_path=settings.metrics_path,
+        constant={"node": settings.node} if settings.node else {},
+        ready=agent.why_not_ready,
+    )
+    server = Server(application(pages), sockets)
+    logger.info("gpuledger %s reads %s every %g s", __version__, source.name, interval)
+    polling = asyncio.create_task(agent.run(pages.renew))
+    stopping = asyncio.create_task(stop.wait())
+    tasks = [polling, stopping, asyncio.create_task(_watchdog(agent))]
+    try:
+        first = asyncio.create_task(pages.shown.wait())
+        tasks.append(first)
+        await asyncio.wait((first, polling, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if pages.shown.is_set() and not stop.is_set():
+            await server.start()
+            for host, port in server.addresses:
+                logger.info("listening on http://%s%s", shown(host, port), settings.metrics_path)
+            # What lives now lives on: the collector need not look at it again and again.
+            gc.collect()
+            gc.freeze()
+            systemd.notify(f"READY=1\nSTATUS=reading {source.name} every {interval:g} s")
+        await _until_stopped(polling, stopping)
+    finally:
+        systemd.notify("STOPPING=1")
+        for task in tasks:
+            task.cancel()
+        await server.stop(GRACE)
+        await source.close()
+    logger.info("stopped")
+    return 0
+
+
+async def _until_stopped(polling: asyncio.Task[None], stopping: asyncio.Task[bool]) -> None:
+    """Wait for the signal; a source that has ended is served on, a fault is not."""
+    await asyncio.wait((polling, stopping), return_when=asyncio.FIRST_COMPLETED)
+    if polling.done():
+        polling.result()
+        await stopping
+
+
+async def _watchdog(agent: Agent) -> None:
+    """Tell systemd that we live, as long as the readings go on."""
+    seconds = systemd.watchdog_seconds()
+    while seconds:
+        await asyncio.sleep(seconds / 2)
+        if agent.alive():
+            systemd.notify("WATCHDOG=1")

@@ -1,0 +1,267 @@
+"""Every setting of `serve`, once: this table feeds flags, environment, --help and docs/settings.md.
+
+A flag wins over the environment, our own environment name over its aliases in their order, and
+all of them over the default. An empty environment variable counts as unset.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gpuledger.durations import duration
+from gpuledger.serving.addresses import Address, parse
+from gpuledger.views.registry import VIEWS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+SHORTEST_POLL = 0.25
+SOURCES = ("nvml", "recorded:FILE")
+LOG_LEVELS = ("debug", "info", "warn", "error")
+LOG_FORMATS = ("text", "json")
+TAKEN_PATHS = ("/", "/healthz", "/-/healthy", "/-/ready")
+
+
+class SettingError(Exception):
+    """A setting that cannot be; says which, what was given, and what is allowed."""
+
+
+class Setting(NamedTuple):
+    """One row of the table."""
+
+    name: str
+    group: str
+    flags: tuple[str, ...]
+    environ: tuple[str, ...]
+    default: str | None
+    parse: Callable[[str], Any]
+    help: str
+    metavar: str
+    repeatable: bool = False
+
+
+class SourceSpec(NamedTuple):
+    """Which source, and its file where it has one."""
+
+    kind: str
+    file: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What `serve` runs with; `given` names the settings that are not defaults."""
+
+    poll_interval: float
+    source: SourceSpec
+    node: str | None
+    listen_address: tuple[Address, ...]
+    metrics_path: str
+    views: tuple[str, ...]
+    log_level: str
+    log_format: str
+    given: frozenset[str]
+
+
+def _poll_interval(text: str) -> float:
+    seconds = duration(text)
+    if seconds < SHORTEST_POLL:
+        raise ValueError(f"{text!r} is too short: at least 250ms")
+    return seconds
+
+
+def _source(text: str) -> SourceSpec:
+    kind, _, file = text.partition(":")
+    if kind == "nvml" and not file:
+        return SourceSpec("nvml")
+    if kind == "recorded":
+        if not file:
+            raise ValueError("recorded needs the trace's file: recorded:FILE")
+        return SourceSpec("recorded", file)
+    raise ValueError(f"{text!r} is no source: {_allowed(text, SOURCES)}")
+
+
+def _metrics_path(text: str) -> str:
+    if not re.fullmatch(r"/[A-Za-z0-9._~/-]*", text):
+        raise ValueError(f"{text!r} is not a path: it begins with / and has letters, digits, ._~-/")
+    if text in TAKEN_PATHS or text.startswith("/api/"):
+        taken = ", ".join(TAKEN_PATHS)
+        raise ValueError(f"{text!r} is taken: choose another than {taken} and /api/…")
+    return text
+
+
+def _view(text: str) -> str:
+    if text not in VIEWS:
+        raise ValueError(f"{text!r} is no view: {_allowed(text, tuple(VIEWS))}")
+    return text
+
+
+def _one_of(allowed: Sequence[str]) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text.lower() not in allowed:
+            raise ValueError(f"{text!r} is not allowed: {_allowed(text, allowed)}")
+        return text.lower()
+
+    return parse
+
+
+def _allowed(text: str, allowed: Sequence[str]) -> str:
+    near = get_close_matches(text, allowed, n=1)
+    return (f"did you mean {near[0]}? " if near else "") + f"allowed: {', '.join(allowed)}"
+
+
+TABLE = (
+    Setting(
+        "poll_interval",
+        "Reading",
+        ("--poll-interval", "--process-scan-interval"),
+        ("GPULEDGER_POLL_INTERVAL", "POLL_INTERVAL", "SCRAPE_INTERVAL"),
+        "5s",
+        _poll_interval,
+        "How often the GPUs are read; at least 250ms. A recorded trace comes at its own pace.",
+        "DURATION",
+    ),
+    Setting(
+        "source",
+        "Reading",
+        ("--source",),
+        ("GPULEDGER_SOURCE",),
+        "nvml",
+        _source,
+        "What reads the GPUs: nvml (NVIDIA's driver), or recorded:FILE (a trace, played back).",
+        "SOURCE",
+    ),
+    Setting(
+        "node",
+        "Reading",
+        (),
+        ("NODE_NAME",),
+        None,
+        str,
+        "Name of the node: a constant label `node` on every series.",
+        "NAME",
+    ),
+    Setting(
+        "listen_address",
+        "Serving",
+        ("--listen-address", "--web.listen-address"),
+        ("GPULEDGER_LISTEN_ADDRESS", "HTTP_PORT", "EXPORTER_PORT"),
+        ":9835",
+        parse,
+        "Where to serve: `:9835` (IPv4 and IPv6), `127.0.0.1:9835`, `[::1]:9835`, or a port.",
+        "ADDRESS",
+        repeatable=True,
+    ),
+    Setting(
+        "metrics_path",
+        "Serving",
+        ("--metrics-path", "--web.telemetry-path"),
+        ("GPULEDGER_METRICS_PATH",),
+        "/metrics",
+        _metrics_path,
+        "Path of the metrics.",
+        "PATH",
+    ),
+    Setting(
+        "view",
+        "Views",
+        ("--view",),
+        ("GPULEDGER_VIEWS",),
+        None,
+        _view,
+        f"Show this view; naming any means only those. There are: {', '.join(VIEWS)}. "
+        "Without it: all of them.",
+        "NAME",
+        repeatable=True,
+    ),
+    Setting(
+        "no_view",
+        "Views",
+        ("--no-view",),
+        (),
+        None,
+        _view,
+        "Do not show this view.",
+        "NAME",
+        repeatable=True,
+    ),
+    Setting(
+        "log_level",
+        "Logging",
+        ("--log-level",),
+        ("GPULEDGER_LOG_LEVEL",),
+        "info",
+        _one_of(LOG_LEVELS),
+        f"Least level that is logged: {', '.join(LOG_LEVELS)}.",
+        "LEVEL",
+    ),
+    Setting(
+        "log_format",
+        "Logging",
+        ("--log-format",),
+        ("GPULEDGER_LOG_FORMAT",),
+        "text",
+        _one_of(LOG_FORMATS),
+        f"Form of the log on standard error: {', '.join(LOG_FORMATS)}.",
+        "FORMAT",
+    ),
+)
+
+
+def resolve(flags: Mapping[str, Sequence[str]], environ: Mapping[str, str]) -> Settings:
+    """Make the settings from what was given by flags (by setting's name) and by environment."""
+    values: dict[str, Any] = {}
+    given = set()
+    for row in TABLE:
+        texts, where = _given(row, flags, environ)
+        if where:
+            given.add(row.name)
+        elif row.default is not None:
+            texts = [row.default]
+        parsed = []
+        for text in texts:
+            try:
+                parsed.append(row.parse(text))
+            except ValueError as error:
+                raise SettingError(f"bad value for {where}: {error}") from error
+        if row.repeatable:
+            values[row.name] = tuple(dict.fromkeys(parsed))
+        else:
+            values[row.name] = parsed[-1] if parsed else None
+    values["views"] = _chosen(values.pop("view"), values.pop("no_view"))
+    return Settings(**values, given=frozenset(given))
+
+
+def unknown_names(environ: Iterable[str]) -> dict[str, str]:
+    """Find variables that look like settings of ours and are none, each with the nearest."""
+    known = [name for row in TABLE for name in row.environ]
+    ours = [name for name in environ if name.startswith("GPULEDGER_") and name not in known]
+    # Kubernetes gives every container such variables of a Service that is called gpuledger.
+    ours = [n for n in ours if not re.search(r"_SERVICE_(HOST|PORT)|_PORT(_\d+_|$)", n)]
+    return {name: "".join(get_close_matches(name, known, n=1)) for name in ours}
+
+
+def _given(
+    row: Setting, flags: Mapping[str, Sequence[str]], environ: Mapping[str, str]
+) -> tuple[list[str], str]:
+    """Give the texts of a setting and where they come from; nowhere: the default counts."""
+    if texts := flags.get(row.name):
+        return list(texts), row.flags[0]
+    for name in row.environ:
+        if text := environ.get(name, "").strip():
+            texts = re.split(r"[,\s]+", text.strip(", ")) if row.repeatable else [text]
+            return list(texts), f"{name} in the environment"
+    return [], ""
+
+
+def _chosen(only: tuple[str, ...], without: tuple[str, ...]) -> tuple[str, ...]:
+    if both := set(only) & set(without):
+        raise SettingError(
+            f"--view and --no-view both name {', '.join(sorted(both))}: take it out of one of them"
+        )
+    chosen = tuple(name for name in VIEWS if (not only or name in only) and name not in without)
+    if not chosen:
+        raise SettingError("no view is left to show: name fewer with --no-view")
+    return chosen

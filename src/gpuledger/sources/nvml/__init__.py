@@ -1,0 +1,181 @@
+"""NVIDIA's management library as a source: it may be missing, come late, hang, or be reloaded."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pynvml as nv
+
+from gpuledger.clock import Clock
+from gpuledger.readings import Gpu, Reading
+from gpuledger.sources.nvml.device import Device
+from gpuledger.sources.nvml.driver import Driver, settled
+from gpuledger.sources.nvml.errors import DISCONNECTED, LOST, TIMEOUT, name_of
+
+if TYPE_CHECKING:
+    import asyncio
+
+PATIENCE = 0.5  # with one device, and with the start of the library at each poll
+POLL_BUDGET = 1.0  # for all devices of a poll
+LEAST_PATIENCE = 0.05
+LOOK_AGAIN = 30.0  # for devices, while one is lost or there is none
+CLOCK_STEP = 0.5
+LONGEST_SPAN = 14.0  # the driver keeps 71 windows of 200 ms
+
+NO_GPU = "NO_GPU"
+REMEDIES = {
+    "LIBRARY_NOT_FOUND": "libnvidia-ml.so.1 is not here: install NVIDIA's driver, or give the "
+    "container its GPUs (docker: --gpus all; Kubernetes: runtimeClassName: nvidia)",
+    "DRIVER_NOT_LOADED": "NVIDIA's kernel module is not loaded: `modprobe nvidia`, or wait for "
+    "the driver's installer",
+    "NO_PERMISSION": "no right to open /dev/nvidiactl: run as a user who has it, or give the "
+    "container its GPUs",
+    "LIB_RM_VERSION_MISMATCH": "the library and the kernel module are of different versions: "
+    "after an upgrade of the driver restart this container, or load the new module",
+    TIMEOUT: "the driver does not answer: `dmesg | grep -i xid` may say why",
+    NO_GPU: "the driver answers and has no GPU: `lspci -d 10de:` lists those on the bus; a "
+    "container may see none of them (NVIDIA_VISIBLE_DEVICES)",
+}
+
+logger = logging.getLogger("gpuledger.nvml")
+
+
+class NvmlSource:
+    """Asks the driver, device by device, and gives a reading in bounded time whatever it does."""
+
+    name = "nvml"
+    interval: float | None = None
+
+    def __init__(self, poll_interval: float, clock: Clock | None = None) -> None:
+        self._clock = clock or Clock()
+        self._first_span = min(poll_interval, LONGEST_SPAN)
+        self._patience = min(PATIENCE, poll_interval)
+        self._driver = Driver()
+        self._connected = False
+        self._devices: list[Device] = []
+        self._seen: dict[str, Device] = {}  # by uuid, also those that are gone
+        self._opening: asyncio.Future[list[Device]] | None = None
+        self._late: dict[str, asyncio.Future[Gpu]] = {}
+        self._looked = float("-inf")
+        self._clocks: tuple[float, float] | None = None
+        self._said: str | None = None
+
+    async def read(self) -> Reading:
+        at, monotonic = self._clock.wall(), self._clock.monotonic()
+        self._notice_step(at, monotonic)
+        failures: dict[str, str] = {}
+        if not self._connected or self._should_look_again(monotonic):
+            failure = await self._connect(monotonic)
+            if failure is not None:
+                failures["init"] = failure
+        gpus = await self._ask_all(at, monotonic) if self._connected else []
+        there = {gpu.uuid for gpu in gpus}
+        error = failures.get("init", LOST)
+        gpus += [gone.silent(error) for uuid, gone in self._seen.items() if uuid not in there]
+        if broken := {gpu.failures.get("device") for gpu in gpus} & DISCONNECTED:
+            self._connected = False
+            failures.setdefault("connection", min(str(error) for error in broken))
+        self._say(next(iter(failures.values()), None if gpus else NO_GPU))
+        gpus.sort(key=lambda gpu: gpu.index)
+        return Reading(at=at, monotonic=monotonic, gpus=tuple(gpus), failures=failures)
+
+    async def close(self) -> None:
+        if self._connected and not self._late:
+            closing = self._driver.start(_shut_down)
+            if not await settled(closing, self._patience / 2):
+                logger.debug("the driver's library did not shut down in time")
+        self._driver.leave()
+
+    async def _connect(self, now: float) -> str | None:
+        """Start the library and look for devices, over several polls if need be."""
+        if self._opening is None:
+            self._looked = now
+            self._opening = self._driver.start(_open)
+        if not await settled(self._opening, self._patience):
+            return TIMEOUT
+        opened, self._opening = self._opening, None
+        self._connected = False
+        try:
+            self._devices = opened.result()
+        except nv.NVMLError as error:
+            return name_of(error)
+        self._connected = True
+        for device in self._devices:
+            if device.uuid in self._seen:
+                device.goes_on_from(self._seen[device.uuid])
+            self._seen[device.uuid] = device
+        return None
+
+    def _should_look_again(self, now: float) -> bool:
+        missing = not self._devices or len(self._seen) > len(self._devices)
+        return missing and not self._late and now - self._looked >= LOOK_AGAIN
+
+    async def _ask_all(self, at: float, monotonic: float) -> list[Gpu]:
+        """Ask the devices in turn; one that hangs takes little from the time of the others."""
+        gpus = []
+        for device in self._devices:
+            left = monotonic + POLL_BUDGET - self._clock.monotonic()
+            patience = max(min(self._patience, left), LEAST_PATIENCE)
+            gpus.append(await self._ask(device, at, monotonic, patience))
+        return gpus
+
+    async def _ask(self, device: Device, at: float, monotonic: float, patience: float) -> Gpu:
+        late = self._late.get(device.uuid)
+        if late is not None and not late.done():
+            return device.silent(TIMEOUT)
+        if self._late.pop(device.uuid, None) is not None:
+            logger.info("GPU %d (%s) answers again", device.index, device.uuid)
+        call = self._driver.start(lambda: device.read(at, monotonic, self._first_span))
+        if await settled(call, patience):
+            return call.result()
+        logger.warning("GPU %d (%s) does not answer", device.index, device.uuid)
+        self._late[device.uuid] = call
+        self._driver.leave()
+        return device.silent(TIMEOUT)
+
+    def _notice_step(self, at: float, monotonic: float) -> None:
+        """Ask for samples afresh after a step of the wall clock, in which they are told."""
+        if self._clocks is not None:
+            step = (at - self._clocks[0]) - (monotonic - self._clocks[1])
+            if abs(step) > CLOCK_STEP:
+                logger.warning("the wall clock stepped by %.1f s", step)
+                for device in self._devices:
+                    device.forget_span()
+        self._clocks = (at, monotonic)
+
+    def _say(self, state: str | None) -> None:
+        """Tell of a state of the whole driver once, with its remedy, and of its end."""
+        if state == self._said:
+            return
+        if state is None:
+            logger.info("the driver answers: %d GPUs", len(self._devices))
+        else:
+            remedy = REMEDIES.get(state, "`nvidia-smi` may say more")
+            logger.error("no GPUs are read: %s: %s; trying on", state, remedy)
+        self._said = state
+
+
+def _open() -> list[Device]:
+    """Connect anew, whatever was before, and look for devices."""
+    _shut_down()
+    nv.nvmlInit()
+    driver = {"driver": nv.nvmlSystemGetDriverVersion()}
+    with suppress(nv.NVMLError):  # an old driver; the label stays empty
+        driver["version.nvml"] = nv.nvmlSystemGetNVMLVersion()
+    with suppress(nv.NVMLError):
+        cuda = nv.nvmlSystemGetCudaDriverVersion()
+        driver["version.cuda"] = f"{cuda // 1000}.{cuda % 1000 // 10}"
+    devices = []
+    for index in range(nv.nvmlDeviceGetCount()):
+        try:
+            devices.append(Device(index, nv.nvmlDeviceGetHandleByIndex(index), driver))
+        except nv.NVMLError as error:
+            logger.warning("GPU %d cannot be opened: %s", index, name_of(error))
+    return devices
+
+
+def _shut_down() -> None:
+    with suppress(nv.NVMLError):  # it was not running: all that was wanted
+        nv.nvmlShutdown()

@@ -1,0 +1,32 @@
+"""Tells systemd, where it started us, that we are ready, alive, or about to stop."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def notify(message: str, environ: Mapping[str, str] = os.environ) -> None:
+    """Send a message such as READY=1; nothing happens where nobody listens."""
+    address = environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    if address.startswith("@"):
+        address = "\0" + address[1:]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
+        sock.connect(address)
+        sock.sendall(message.encode())
+
+
+def watchdog_seconds(environ: Mapping[str, str] = os.environ) -> float | None:
+    """Give how often systemd wants to hear of us, if it watches this process."""
+    microseconds = environ.get("WATCHDOG_USEC", "")
+    if not microseconds.isdigit() or environ.get("WATCHDOG_PID", str(os.getpid())) != str(
+        os.getpid()
+    ):
+        return None
+    return int(microseconds) / 1e6

@@ -1,0 +1,8 @@
+"""The views that there are, in the order of a page."""
+
+from __future__ import annotations
+
+from gpuledger.views import View, devices
+from gpuledger.views import self as own
+
+VIEWS: dict[str, View] = {"devices": devices, "self": own}
