@@ -65,6 +65,8 @@ class Answer:
         for begin in range(0, size, _PIECE):
             piece = self.body[begin : begin + _PIECE]
             await send({"type": "http.response.body", "body": piece, "more_body": True})
+            # Others have their turn, and a client that has gone is noticed.
+            await asyncio.sleep(0)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 

@@ -60,8 +60,16 @@ class Server:
     async def stop(self, grace: float = 0.5) -> None:
         """Accept no more, end what waits, give requests in work `grace` seconds, end them too."""
         self.connections.closed = True
+        if self._servers:
+            loop = asyncio.get_running_loop()
+            for sock in self._sockets:
+                loop.remove_reader(sock)
+            # Whoever was just accepted becomes a connection first: a closed asyncio server would
+            # leave their sockets open.
+            await asyncio.sleep(0)
         for server in self._servers:
             server.close()
+        self._servers.clear()
         for sock in self._sockets:
             sock.close()
         for connection in self._open():

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import pynvml as nv
 
@@ -13,9 +13,6 @@ from gpuledger.readings import Gpu, Reading
 from gpuledger.sources.nvml.device import Device
 from gpuledger.sources.nvml.driver import Driver, settled
 from gpuledger.sources.nvml.errors import DISCONNECTED, LOST, TIMEOUT, name_of
-
-if TYPE_CHECKING:
-    import asyncio
 
 PATIENCE = 0.5  # with one device, and with the start of the library at each poll
 POLL_BUDGET = 1.0  # for all devices of a poll
@@ -115,8 +112,10 @@ class NvmlSource:
     async def _ask_all(self, at: float, monotonic: float) -> list[Gpu]:
         """Ask the devices in turn; one that hangs takes little from the time of the others."""
         gpus = []
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + POLL_BUDGET
         for device in self._devices:
-            left = monotonic + POLL_BUDGET - self._clock.monotonic()
+            left = deadline - loop.time()
             patience = max(min(self._patience, left), LEAST_PATIENCE)
             gpus.append(await self._ask(device, at, monotonic, patience))
         return gpus

@@ -9,7 +9,7 @@ import pynvml as nv
 from gpuledger.readings import Gpu, Utilization
 from gpuledger.sources.nvml.calls import CALLS, FIELDS, INSTEAD, Call
 from gpuledger.sources.nvml.errors import GONE, UNREADABLE, UNSUPPORTED, name_of
-from gpuledger.sources.nvml.processes import list_versions, processes, span
+from gpuledger.sources.nvml.processes import Span, list_versions, processes, span
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,13 +63,13 @@ class Device:
             facts |= self._fields()
             listed = self._soft("processes", lambda h: processes(h, self._lists))
             since = self._since or int((at - first_span) * MICROSECONDS)
-            found = self._soft("samples", lambda h: span(h, since, self._supports("windows")))
+            found = self._span(since)
         except Gone as gone:
             return self.silent(str(gone))
-        if found is not None:
-            self._since = found.next_since or (since if found.windows is not None else None)
-            if found.windows_error is not None:
-                self._note("windows", found.windows_error)
+        if found.samples is not None:
+            # Nothing new, and no windows that could say how far that reaches: since this reading.
+            reached = since if found.windows is not None else int(at * MICROSECONDS)
+            self._since = found.end() or reached
         device = facts.pop("utilization.device")
         encoder, decoder = facts.pop("utilization.encoder"), facts.pop("utilization.decoder")
         utilization = Utilization(
@@ -86,8 +86,8 @@ class Device:
             utilization=None if utilization == Utilization() else utilization,
             processes=listed,
             samples_since=since,
-            samples=None if found is None else found.samples,
-            windows=None if found is None else found.windows,
+            samples=found.samples,
+            windows=found.windows,
             extra=self._extra
             | {fact: v for fact, v in facts.items() if "." in fact and v is not None},
             failures=self._failures,
@@ -100,6 +100,19 @@ class Device:
     def forget_span(self) -> None:
         """Ask for samples afresh: the wall clock that they are told in has stepped."""
         self._since = None
+
+    def _span(self, since: int) -> Span:
+        found = span(
+            self._handle,
+            since,
+            ask_samples=self._supports("samples"),
+            ask_windows=self._supports("windows"),
+        )
+        if found.samples_error is not None:
+            self._note("samples", found.samples_error)
+        if found.windows_error is not None:
+            self._note("windows", found.windows_error)
+        return found
 
     def _supports(self, fact: str) -> bool:
         if fact in self._unsupported:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pynvml as nv
@@ -23,12 +24,18 @@ SUCCESS = 0
 
 
 class Span(NamedTuple):
-    """What the driver says of a span of time, and where the next span begins."""
+    """What the driver says of a span of time, each part with its own way to fail."""
 
-    samples: tuple[Sample, ...]
+    samples: tuple[Sample, ...] | None
     windows: tuple[Window, ...] | None
-    next_since: int | None
-    windows_error: nv.NVMLError | None = None
+    samples_error: nv.NVMLError | None
+    windows_error: nv.NVMLError | None
+
+    def end(self) -> int | None:
+        """Give where the next span begins: the newest window, else the newest sample."""
+        if self.windows is not None:
+            return max((end for end, _, _ in self.windows), default=None)
+        return max((sample.at for sample in self.samples or ()), default=None)
 
 
 def list_versions(driver: str) -> tuple[str, ...]:
@@ -66,34 +73,38 @@ def processes(handle: Any, versions: tuple[str, ...]) -> tuple[GpuProcess, ...]:
     )
 
 
-def span(handle: Any, since: int, ask_windows: bool) -> Span:
+def span(handle: Any, since: int, *, ask_samples: bool, ask_windows: bool) -> Span:
     """Ask for each process's part of the windows since a time, and for the windows themselves.
 
     The windows of the GPU are asked before the samples and those of the memory after them. Where
     the latter have one more, it ended in between and the samples may have it: once more, then.
     """
+    samples: tuple[Sample, ...] | None = None
     windows: tuple[Window, ...] | None = None
-    error: nv.NVMLError | None = None
+    samples_error: nv.NVMLError | None = None
+    windows_error: nv.NVMLError | None = None
     for _ in range(2):
         gpu: dict[int, int] = {}
         controller: dict[int, int] = {}
         if ask_windows:
             try:
                 gpu = _windows(handle, nv.NVML_GPU_UTILIZATION_SAMPLES, since)
-            except nv.NVMLError as why:
-                ask_windows, error = False, why
-        samples = _samples(handle, since)
+            except nv.NVMLError as error:
+                ask_windows, windows_error = False, error
+        if ask_samples:
+            try:
+                samples = _samples(handle, since)
+            except nv.NVMLError as error:
+                ask_samples, samples, samples_error = False, None, error
         if not ask_windows:
+            windows = None
             break
-        try:
+        with suppress(nv.NVMLError):  # null beside each window then
             controller = _windows(handle, nv.NVML_MEMORY_UTILIZATION_SAMPLES, since)
-        except nv.NVMLError:
-            controller = {}  # told as null beside each window
         windows = tuple((end, busy, controller.get(end)) for end, busy in gpu.items())
         if max(controller, default=0) <= max(gpu, default=0):
             break
-    ends = [end for end, _, _ in windows] if windows is not None else [s.at for s in samples]
-    return Span(samples, windows, max(ends, default=None), error)
+    return Span(samples, windows, samples_error, windows_error)
 
 
 def _samples(handle: Any, since: int) -> tuple[Sample, ...]:

@@ -1,0 +1,1 @@
+"""The sources, each against what it reads."""
