@@ -101,7 +101,7 @@ def show(node: Node) -> Iterator[tuple[Family, Rows]]:
     yield (
         CLOCK,
         [
-            ((*labels, clock), _divided(_figure(gpu, f"clocks.{clock}"), 1e-6))
+            ((*labels, clock), _hertz(_figure(gpu, f"clocks.{clock}")))
             for labels, gpu in gpus
             for clock in ("sm", "memory")
         ],
@@ -130,6 +130,10 @@ def _info(labels: Labels, gpu: Gpu) -> Labels:
 def _figure(gpu: Gpu, name: str) -> Number | None:
     value = gpu.extra.get(name)
     return None if isinstance(value, str) else value
+
+
+def _hertz(megahertz: Number | None) -> float | None:
+    return None if megahertz is None else megahertz * 1_000_000
 
 
 def _divided(value: Number | None, by: float) -> float | None:

@@ -1,0 +1,1 @@
+"""The views: what is shown of a node."""
