@@ -164,7 +164,7 @@ def test_a_client_that_does_not_read_holds_little() -> None:
         running.client(GET, receive_buffer=8192),
     ):
         assert until(lambda: limited(running).in_work == 1)
-        (connection,) = running.server.connections.connections
+        (connection,) = running.server._open()
         assert until(lambda: connection.flow.write_paused)
         time.sleep(0.1)
         assert 0 < connection.transport.get_write_buffer_size() <= 65536

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from difflib import get_close_matches
 from typing import Any
 
 import click
@@ -22,9 +23,11 @@ class Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
-            return None
+            near = get_close_matches(cmd_name, COMMANDS, n=1)
+            hint = f"did you mean {near[0]}? " if near else ""
+            ctx.fail(f"{cmd_name!r} is no command: {hint}there are {', '.join(COMMANDS)}")
         command = importlib.import_module(f"gpuledger.commands.{cmd_name}").command
         assert isinstance(command, click.Command)
         return command
