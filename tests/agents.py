@@ -38,7 +38,7 @@ class RunningAgent:
 
     def value(self, series: str) -> float | None:
         """Give a series' value on the page, by its name and the begin of its labels."""
-        found = re.search(rf"^{re.escape(series)}[^ ]* (\S+)$", self.get(), re.MULTILINE)
+        found = re.search(rf"^{re.escape(series)}.* (\S+)$", self.get(), re.MULTILINE)
         return None if found is None else float(found[1])
 
     def wait_for_log(self, pattern: str) -> re.Match[str]:

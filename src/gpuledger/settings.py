@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpuledger.durations import duration
 from gpuledger.serving.addresses import Address, parse
+from gpuledger.serving.http import metrics_path
 from gpuledger.views.registry import VIEWS
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ SHORTEST_POLL = 0.25
 SOURCES = ("nvml", "recorded:FILE")
 LOG_LEVELS = ("debug", "info", "warn", "error")
 LOG_FORMATS = ("text", "json")
-TAKEN_PATHS = ("/", "/healthz", "/-/healthy", "/-/ready")
 
 
 class SettingError(Exception):
@@ -81,15 +81,6 @@ def _source(text: str) -> SourceSpec:
             raise ValueError("recorded needs the trace's file: recorded:FILE")
         return SourceSpec("recorded", file)
     raise ValueError(f"{text!r} is no source: {_allowed(text, SOURCES)}")
-
-
-def _metrics_path(text: str) -> str:
-    if not re.fullmatch(r"/[A-Za-z0-9._~/-]*", text):
-        raise ValueError(f"{text!r} is not a path: it begins with / and has letters, digits, ._~-/")
-    if text in TAKEN_PATHS or text.startswith("/api/"):
-        taken = ", ".join(TAKEN_PATHS)
-        raise ValueError(f"{text!r} is taken: choose another than {taken} and /api/…")
-    return text
 
 
 def _view(text: str) -> str:
@@ -160,7 +151,7 @@ TABLE = (
         ("--metrics-path", "--web.telemetry-path"),
         ("GPULEDGER_METRICS_PATH",),
         "/metrics",
-        _metrics_path,
+        metrics_path,
         "Path of the metrics.",
         "PATH",
     ),

@@ -22,8 +22,8 @@ REQUESTS_AT_ONCE = 40
 
 _PIECE = 64 * 1024
 _PATH = re.compile(r"/[A-Za-z0-9._~/-]+")
-_PODS_PATH = "/gpu/metrics"
 _OWN_PATHS = ("/", "/healthz", "/-/healthy", "/-/ready")
+_API = "/api/"
 _TEXT = "text/plain; charset=utf-8"
 _HTML_HEADERS = {
     "content-security-policy": (
@@ -126,20 +126,22 @@ class Limited:
         return self._date[1]
 
 
+def metrics_path(text: str) -> str:
+    """Give a path that the metrics may have; ValueError says what is allowed."""
+    if text in _OWN_PATHS or text.startswith(_API) or not _PATH.fullmatch(text):
+        raise ValueError(
+            f"{text!r} cannot be the metrics' path: it begins with /, has letters, digits and "
+            f"._~/- only, is none of {', '.join(_OWN_PATHS)} and not below {_API}"
+        )
+    return text
+
+
 def application(pages: Pages) -> Limited:
     """Put the pages at their paths."""
-    path = pages.metrics_path
-    if path in _OWN_PATHS or not _PATH.fullmatch(path):
-        raise ValueError(
-            f"the metrics path {path!r} cannot be served: it begins with /, has letters, digits "
-            f"and ._~/- only, and is none of {', '.join(_OWN_PATHS)}"
-        )
+    path = metrics_path(pages.metrics_path)
 
     def metrics(request: Request) -> Answer:
         return pages.metrics(*_wanted(request), request.query_params.getlist("collect[]"))
-
-    def pods(request: Request) -> Answer:
-        return pages.metrics(*_wanted(request), ("pods",))
 
     def landing(_: Request) -> Answer:
         return Answer(
@@ -158,7 +160,6 @@ def application(pages: Pages) -> Limited:
         "/healthz": healthy,
         "/-/healthy": healthy,
         "/-/ready": ready,
-        _PODS_PATH: pods,
         path: metrics,
     }
     routes = [Route(where, _page(where, page), methods=["GET"]) for where, page in served.items()]

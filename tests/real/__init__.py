@@ -1,0 +1,1 @@
+"""Against the real components that a user has."""
