@@ -105,7 +105,7 @@ def test_steady_in_real_time() -> None:
             return seen(clock.wall())
 
     async def play() -> None:
-        agent = Agent(Slow(Times()), 0.05, clock)
+        agent = Agent(Slow(Times()), 0.05, clock=clock)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(agent.run(lambda _: None), 1.03)
 
@@ -120,7 +120,7 @@ def test_each_reading_is_shown() -> None:
     clock = Times()
     shown: list[Node] = []
     source = Script(clock, seen(1), seen(2), SourceEnded("it is over"))
-    agent = Agent(source, 0.25, clock)
+    agent = Agent(source, 0.25, clock=clock)
     clock.now -= 1  # so that the loop need not sleep
 
     async def play() -> None:
@@ -139,7 +139,7 @@ def test_ready() -> None:
     """Ready while readings are young and the source answers; else the reason."""
     clock = Times()
     source = Script(clock, seen(1), seen(2, failures={"init": "DRIVER_NOT_LOADED"}), seen(3))
-    agent = Agent(source, 5.0, clock)
+    agent = Agent(source, 5.0, clock=clock)
     assert "old" in (agent.why_not_ready() or "")
     asyncio.run(agent.poll())
     assert agent.why_not_ready() is None
@@ -157,7 +157,7 @@ def test_ready() -> None:
 def test_own_usage() -> None:
     """The agent tells what it costs itself; its start does not move with the wall clock."""
     clock = Times()
-    agent = Agent(Script(clock, seen(1), seen(2)), 5.0, clock)
+    agent = Agent(Script(clock, seen(1), seen(2)), 5.0, clock=clock)
     first = asyncio.run(agent.poll()).health.usage
     assert first.cpu_seconds is not None
     assert first.cpu_seconds > 0

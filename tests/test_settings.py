@@ -20,7 +20,7 @@ def test_defaults() -> None:
     assert found.source == ("nvml", None)
     assert found.listen_address == (Address("", 9835),)
     assert found.metrics_path == "/metrics"
-    assert found.views == ("devices", "self")
+    assert found.views == ("idle", "devices", "self")
     assert (found.log_level, found.log_format) == ("info", "text")
     assert found.node is None
     assert found.given == frozenset()
@@ -59,7 +59,7 @@ def test_views() -> None:
     assert settings(view="self").views == ("self",)
     assert settings({"GPULEDGER_VIEWS": "self,devices"}).views == ("devices", "self")
     assert settings({"GPULEDGER_VIEWS": "self"}, view="devices").views == ("devices",)
-    assert settings(no_view="devices").views == ("self",)
+    assert settings(no_view="devices").views == ("idle", "self")
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_views() -> None:
         ("source", "recorded", "needs the trace's file"),
         ("source", "nvml:x", "is no source"),
         ("view", "device", "did you mean devices"),
-        ("no_view", "all", "allowed: devices, self"),
+        ("no_view", "all", "allowed: idle, devices, self"),
         ("log_level", "warning", "did you mean warn"),
         ("log_format", "xml", "allowed: text, json"),
     ],
@@ -107,7 +107,7 @@ def test_contradictions() -> None:
     with pytest.raises(SettingError, match="--view and --no-view both name self"):
         settings(view="self", no_view="self")
     with pytest.raises(SettingError, match="no view is left"):
-        settings(no_view=["devices", "self"])
+        settings(no_view=["idle", "devices", "self"])
 
 
 def test_a_misspelt_variable_is_noticed() -> None:

@@ -7,8 +7,11 @@ import logging
 import math
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from gpuledger.clock import Clock
 from gpuledger.health import Health
+from gpuledger.ledger.idle import Idleness
 from gpuledger.sources import SourceEnded
 from gpuledger.usage import own_usage
 from gpuledger.views import Node
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 
     from gpuledger.readings import Reading
     from gpuledger.sources import Source
+    from gpuledger.witnesses.proc import ProcWitness
 
 STALE_AFTER = 3  # polls
 
@@ -44,10 +48,20 @@ class Ticks:
 class Agent:
     """Walks the way of the data once every poll interval."""
 
-    def __init__(self, source: Source, interval: float, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        source: Source,
+        interval: float,
+        *,
+        idle_polls: int = 2,
+        processes: ProcWitness | None = None,
+        clock: Clock | None = None,
+    ) -> None:
         self.health = Health(source.name)
         self._source = source
         self._interval = interval
+        self._processes = processes
+        self._idleness = Idleness(idle_polls)
         self._clock = clock or Clock()
         self._reading: Reading | None = None
         self._read_at = self._clock.monotonic()
@@ -70,7 +84,7 @@ class Agent:
         """Take one reading, and all that follows from it."""
         begin = self._clock.monotonic()
         try:
-            self._reading = await self._source.read()
+            self._reading = self._attested(await self._source.read())
         except SourceEnded as end:
             self._ended = str(end)
             self.health.up = False
@@ -79,8 +93,9 @@ class Agent:
             self._read_at = self._clock.monotonic()
             self.health.poll_seconds.observe(self._read_at - begin)
             self.health.saw(self._reading)
+            self._idleness.step(self._reading)
         self._look_at_ourselves()
-        return Node(self._reading, self.health)
+        return Node(self._reading, self.health, self._idleness)
 
     def alive(self) -> bool:
         """Whether polls go on, whatever they find; an ended source asks for no more."""
@@ -98,6 +113,13 @@ class Agent:
             call, error = next(iter(self._reading.failures.items()))
             return f"the source does not answer: {call}: {error}"
         return None
+
+    def _attested(self, reading: Reading) -> Reading:
+        """Put in what the witnesses know; a trace has it already."""
+        if self._processes is None:
+            return reading
+        pids = (process.pid for gpu in reading.gpus for process in gpu.processes or ())
+        return replace(reading, processes=self._processes.look(pids))
 
     def _look_at_ourselves(self) -> None:
         usage = own_usage(self._clock)

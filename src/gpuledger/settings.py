@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpuledger.durations import duration
 from gpuledger.serving.addresses import Address, parse
 from gpuledger.serving.http import metrics_path
 from gpuledger.views.registry import VIEWS
+from gpuledger.witnesses.proc import HOST_PROC, OWN_PROC, proc_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -57,6 +59,10 @@ class Settings:
     poll_interval: float
     source: SourceSpec
     node: str | None
+    pod: str | None
+    namespace: str | None
+    proc_root: str
+    idle_polls: int
     listen_address: tuple[Address, ...]
     metrics_path: str
     views: tuple[str, ...]
@@ -87,6 +93,18 @@ def _view(text: str) -> str:
     if text not in VIEWS:
         raise ValueError(f"{text!r} is no view: {_allowed(text, tuple(VIEWS))}")
     return text
+
+
+def _count(text: str) -> int:
+    if not re.fullmatch(r"[1-9][0-9]{0,5}", text):
+        raise ValueError(f"{text!r} is no count: give a whole number from 1")
+    return int(text)
+
+
+def _folder(text: str) -> str:
+    if not Path(text).is_dir():
+        raise ValueError(f"{text!r} is no folder here")
+    return text.rstrip("/") or "/"
 
 
 def _one_of(allowed: Sequence[str]) -> Callable[[str], str]:
@@ -135,6 +153,17 @@ TABLE = (
         "NAME",
     ),
     Setting(
+        "proc_root",
+        "Reading",
+        ("--proc-root",),
+        ("GPULEDGER_PROC_ROOT",),
+        None,
+        _folder,
+        f"Where the host's processes are. Default: {HOST_PROC} where it is mounted, else "
+        f"{OWN_PROC}.",
+        "FOLDER",
+    ),
+    Setting(
         "listen_address",
         "Serving",
         ("--listen-address", "--web.listen-address"),
@@ -179,6 +208,36 @@ TABLE = (
         repeatable=True,
     ),
     Setting(
+        "idle_polls",
+        "Views",
+        ("--idle-polls",),
+        ("GPULEDGER_IDLE_POLLS",),
+        "2",
+        _count,
+        "How many polls in a row a process has to compute nothing to be idle.",
+        "NUMBER",
+    ),
+    Setting(
+        "pod",
+        "Views",
+        (),
+        ("POD_NAME",),
+        None,
+        str,
+        "Name of gpuledger's own pod: a constant label `pod` in the view idle.",
+        "NAME",
+    ),
+    Setting(
+        "namespace",
+        "Views",
+        (),
+        ("POD_NAMESPACE",),
+        None,
+        str,
+        "Namespace of gpuledger's own pod: a constant label `namespace` in the view idle.",
+        "NAME",
+    ),
+    Setting(
         "log_level",
         "Logging",
         ("--log-level",),
@@ -221,6 +280,7 @@ def resolve(flags: Mapping[str, Sequence[str]], environ: Mapping[str, str]) -> S
             values[row.name] = tuple(dict.fromkeys(parsed))
         else:
             values[row.name] = parsed[-1] if parsed else None
+    values["proc_root"] = values["proc_root"] or proc_root()
     values["views"] = _chosen(values.pop("view"), values.pop("no_view"))
     return Settings(**values, given=frozenset(given))
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpuledger.health import Health
+from gpuledger.ledger.idle import Idleness
 from gpuledger.readings import Gpu, Reading
 from gpuledger.serving.pages import NodePages
 from gpuledger.views import Family, Node, Rows
@@ -51,8 +52,8 @@ def view() -> Counting:
 
 @pytest.fixture
 def pages(view: Counting) -> NodePages:
-    made = NodePages({"counting": view, "self": Outcomes()}, "/metrics", {}, lambda: None)
-    made.renew(Node(Reading(at=1, monotonic=1, gpus=(GPU,)), Health("nvml")))
+    made = NodePages({"counting": view, "self": Outcomes()}, "/metrics", {}, {}, lambda: None)
+    made.renew(Node(Reading(at=1, monotonic=1, gpus=(GPU,)), Health("nvml"), Idleness(2)))
     return made
 
 
@@ -76,7 +77,7 @@ def test_once_a_reading(pages: NodePages, view: Counting) -> None:
     strict = body(pages, "application/openmetrics-text")
     assert strict.endswith("# EOF\n")
     assert view.made == 2
-    pages.renew(Node(Reading(at=2, monotonic=2), Health("nvml")))
+    pages.renew(Node(Reading(at=2, monotonic=2), Health("nvml"), Idleness(2)))
     assert view.made == 2
     assert body(pages) != first
     assert view.made == 3
@@ -104,13 +105,13 @@ def test_a_failing_view_is_left_out_and_said(
     """Half of a view is never shown; that it failed is, and in the log once."""
     view.fails = True
     for at in range(3):
-        pages.renew(Node(Reading(at=at, monotonic=at), Health("nvml")))
+        pages.renew(Node(Reading(at=at, monotonic=at), Health("nvml"), Idleness(2)))
         text = body(pages)
         assert "counted" not in text
         assert 'outcome{view="counting"} 0' in text
     assert len(caplog.records) == 1
     view.fails = False
-    pages.renew(Node(Reading(at=9, monotonic=9), Health("nvml")))
+    pages.renew(Node(Reading(at=9, monotonic=9), Health("nvml"), Idleness(2)))
     assert 'outcome{view="counting"} 1' in body(pages)
 
 

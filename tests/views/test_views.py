@@ -6,9 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from gpuledger.health import Health, Usage
-from gpuledger.readings import Gpu, Memory, Reading, Utilization
+from gpuledger.ledger.idle import Idleness
+from gpuledger.readings import Gpu, GpuProcess, Memory, Process, Reading, Sample, Utilization
 from gpuledger.serving.exposition import Exposition
 from gpuledger.traces import TraceReader
 from gpuledger.views import Node, Outcome
@@ -28,6 +30,9 @@ WHOLE = Gpu(
     utilization=Utilization(gpu=41, memory=12, encoder=0, decoder=None),
     temperature_celsius=33,
     mig=False,
+    processes=(GpuProcess(pid=7, kinds=("compute",), memory=10),),
+    samples_since=999_999_990_000_000,
+    samples=(),
     extra={
         "arch": "hopper",
         "clocks.sm": 1980,
@@ -47,7 +52,9 @@ def node_of(*gpus: Gpu, source: str = "nvml", **facts: object) -> Node:
     reading = Reading(at=1e9, monotonic=5, gpus=gpus, **facts)  # type: ignore[arg-type]
     health = Health(source)
     health.saw(reading)
-    return Node(reading, health)
+    idleness = Idleness(2)
+    idleness.step(reading)
+    return Node(reading, health, idleness)
 
 
 def samples(text: str) -> list[str]:
@@ -81,7 +88,7 @@ def test_a_lost_device_has_no_gauges() -> None:
     lost = Gpu(index=1, uuid="GPU-b", model="NVIDIA H200", failures={"device": "GPU_IS_LOST"})
     reading = Reading(at=1e9 + 5, monotonic=10, gpus=(lost,))
     node.health.saw(reading)
-    text = page("devices", Node(reading, node.health))
+    text = page("devices", Node(reading, node.health, node.idleness))
     names = {line.partition("{")[0] for line in samples(text)}
     assert names == {
         "gpuledger_device_info",
@@ -90,6 +97,66 @@ def test_a_lost_device_has_no_gauges() -> None:
     }
     assert 'gpuledger_device_up{gpu="1",uuid="GPU-b",mig=""} 0\n' in text
     assert text.rstrip().endswith(" 1000000000.0")
+
+
+def test_idle() -> None:
+    """The words of gpu-idle-exporter: processes by gpu, pid and name; devices by model and uuid."""
+    names = {7: Process(start=1, name='py"thon'), 8: Process(start=2, name="train")}
+    gpu = replace(
+        WHOLE,
+        processes=(
+            GpuProcess(pid=7, memory=3 << 30),
+            GpuProcess(pid=8, memory=1 << 30),
+            GpuProcess(pid=9, memory=None),
+        ),
+        samples=(Sample(pid=8, at=999_999_999_000_000, sm=41),),
+    )
+    idleness = Idleness(2)
+    for at in (1e9, 1e9 + 5, 1e9 + 10):
+        reading = Reading(at=at, monotonic=at, gpus=(gpu,), processes=names)
+        idleness.step(reading)
+    node = Node(reading, Health("nvml"), idleness)
+    device = 'gpu="1",model="NVIDIA H200",uuid="GPU-b"'
+    kernel = r'gpu="1",pid="7",process="py\"thon"'
+    train, nameless = 'gpu="1",pid="8",process="train"', 'gpu="1",pid="9",process=""'
+    assert samples(page("idle", node)) == [
+        f"gpu_idle_process_compute_utilization_percent{{{kernel}}} 0.0",
+        f"gpu_idle_process_compute_utilization_percent{{{train}}} 41.0",
+        f"gpu_idle_process_compute_utilization_percent{{{nameless}}} 0.0",
+        f"gpu_idle_process_memory_used_bytes{{{kernel}}} {3 << 30}",
+        f"gpu_idle_process_memory_used_bytes{{{train}}} {1 << 30}",
+        f"gpu_idle_process_idle_seconds{{{kernel}}} 10.0",
+        f"gpu_idle_process_idle_seconds{{{train}}} 0.0",
+        f"gpu_idle_process_idle_seconds{{{nameless}}} 10.0",
+        f"gpu_idle_process_idle_memory_bytes{{{kernel}}} {3 << 30}",
+        f"gpu_idle_process_idle_memory_bytes{{{train}}} 0",
+        f"gpu_idle_device_utilization_percent{{{device}}} 41",
+        f"gpu_idle_device_memory_used_bytes{{{device}}} 10",
+        f"gpu_idle_device_memory_total_bytes{{{device}}} 100",
+        f"gpu_idle_device_power_watts{{{device}}} 70.123",
+        f"gpu_idle_device_temperature_celsius{{{device}}} 33",
+        f'gpu_idle_memory_total_bytes{{gpu="1"}} {3 << 30}',
+    ]
+
+
+def test_idle_where_utilization_cannot_be_known() -> None:
+    """Without samples a process keeps its memory, and nobody says that it is idle or is not."""
+    gpu = replace(WHOLE, samples=None, failures={"samples": "NOT_SUPPORTED"})
+    names = {line.partition("{")[0] for line in samples(page("idle", node_of(gpu)))}
+    assert "gpu_idle_process_memory_used_bytes" in names
+    assert not names & {
+        "gpu_idle_process_compute_utilization_percent",
+        "gpu_idle_process_idle_seconds",
+        "gpu_idle_process_idle_memory_bytes",
+    }
+    assert 'gpu_idle_memory_total_bytes{gpu="1"} 0\n' in page("idle", node_of(gpu))
+
+
+def test_idle_where_the_process_list_failed() -> None:
+    """Nobody is shown, and no total of 0 either, when who is there is not known."""
+    gpu = replace(WHOLE, processes=None)
+    names = {line.partition("{")[0] for line in samples(page("idle", node_of(gpu)))}
+    assert names == {family.name for family in VIEWS["idle"].FAMILIES if "device" in family.name}
 
 
 def test_self() -> None:
@@ -131,15 +198,16 @@ def test_tables_are_in_order(name: str) -> None:
 @pytest.mark.parametrize("name", VIEWS)
 def test_what_is_shown_is_in_the_table(name: str) -> None:
     """A view shows no metric that its table, and so the documentation, does not have."""
-    table = VIEWS[name].FAMILIES
+    table, idleness = VIEWS[name].FAMILIES, Idleness(2)
     with TraceReader(DATA / "h200-5-5s.jsonl.gz") as trace:
         for reading in trace:
-            node = Node(reading, Health("recorded"), {"devices": Outcome(True, 0.1)})
+            idleness.step(reading)
+            node = Node(reading, Health("recorded"), idleness, {"devices": Outcome(True, 0.1)})
             shown = [family for family, _ in VIEWS[name].show(node)]
             assert [family for family in table if family in shown] == shown
             for family, rows in VIEWS[name].show(node):
                 assert all(len(labels) == len(family.labels) for labels, _ in rows)
-    assert list(VIEWS[name].show(Node(None, Health("nvml"))))
+    assert list(VIEWS[name].show(Node(None, Health("nvml"), Idleness(2))))
 
 
 @pytest.mark.parametrize("name", VIEWS)

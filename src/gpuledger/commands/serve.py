@@ -22,6 +22,7 @@ from gpuledger.serving.server import Server
 from gpuledger.settings import SettingError, Settings, resolve, unknown_names
 from gpuledger.traces import TraceError
 from gpuledger.views.registry import VIEWS
+from gpuledger.witnesses.proc import ProcWitness
 
 if TYPE_CHECKING:
     import socket
@@ -79,11 +80,13 @@ async def serve(settings: Settings, source: Source, sockets: list[socket.socket]
     if source.interval and "poll_interval" not in settings.given:
         interval = source.interval
 
-    agent = Agent(source, interval)
+    processes = ProcWitness(settings.proc_root) if source.name == "nvml" else None
+    agent = Agent(source, interval, idle_polls=settings.idle_polls, processes=processes)
     pages = NodePages(
         views={name: VIEWS[name] for name in settings.views},
         metrics_path=settings.metrics_path,
-        constant={"node": settings.node} if settings.node else {},
+        constant={"node": settings.node},
+        constant_of={"idle": {"pod": settings.pod, "namespace": settings.namespace}},
         ready=agent.why_not_ready,
     )
     server = Server(application(pages), sockets)
@@ -110,6 +113,8 @@ async def serve(settings: Settings, source: Source, sockets: list[socket.socket]
             task.cancel()
         await server.stop(GRACE)
         await source.close()
+        if processes is not None:
+            processes.close()
     logger.info("stopped")
     return 0
 

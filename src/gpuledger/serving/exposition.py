@@ -33,8 +33,8 @@ HELP_ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n"})
 class Exposition:
     """Renders families; keeps each entity's label block as long as the entity is shown."""
 
-    def __init__(self, constant: Mapping[str, str] | None = None) -> None:
-        self._constant = dict(constant or {})
+    def __init__(self, constant: Mapping[str, str | None] | None = None) -> None:
+        self._constant = {name: value for name, value in (constant or {}).items() if value}
         self._blocks: dict[Labels, dict[Labels, str]] = defaultdict(dict)
         self._shown: dict[Labels, dict[Labels, str]] = defaultdict(dict)
 

@@ -33,13 +33,16 @@ class NodePages:
         self,
         views: Mapping[str, View],
         metrics_path: str,
-        constant: Mapping[str, str],
+        constant: Mapping[str, str | None],
+        constant_of: Mapping[str, Mapping[str, str | None]],
         ready: Callable[[], str | None],
     ) -> None:
         self.metrics_path = metrics_path
         self.ready = ready
         self._views = views
-        self._exposition = Exposition(constant)
+        self._expositions = {
+            name: Exposition({**constant, **constant_of.get(name, {})}) for name in views
+        }
         self._node: Node | None = None
         self.shown = asyncio.Event()  # set once there is something to show
         self._parts: dict[tuple[str, Format], tuple[str, Outcome]] = {}
@@ -49,7 +52,8 @@ class NodePages:
     def renew(self, node: Node) -> None:
         """Show another reading from now on."""
         if self._parts:
-            self._exposition.evict()
+            for exposition in self._expositions.values():
+                exposition.evict()
         self._node = node
         self._parts.clear()
         self._pages.clear()
@@ -108,7 +112,7 @@ class NodePages:
     def _made(self, name: str, form: Format, node: Node) -> tuple[str, Outcome]:
         begin = time.perf_counter()
         try:
-            text = self._exposition.render(self._views[name].show(node), form)
+            text = self._expositions[name].render(self._views[name].show(node), form)
         except Exception:  # one view's fault must not cost the others
             if name not in self._failing:
                 logger.exception("the view %s failed and is left out", name)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 from gpuledger.health import Health, Histogram
 
 if TYPE_CHECKING:
+    from gpuledger.ledger.idle import Idleness
     from gpuledger.readings import Reading
 
 Kind: TypeAlias = Literal["counter", "gauge", "histogram"]
@@ -42,6 +43,7 @@ class Node(NamedTuple):
 
     reading: Reading | None
     health: Health
+    idleness: Idleness
     outcomes: Mapping[str, Outcome] = {}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuledger.views import View, devices
+from gpuledger.views import View, devices, idle
 from gpuledger.views import self as own
 
-VIEWS: dict[str, View] = {"devices": devices, "self": own}
+VIEWS: dict[str, View] = {"idle": idle, "devices": devices, "self": own}

@@ -1,0 +1,1 @@
+"""What owners owe: pure functions of readings, without I/O, clock or thread."""

@@ -1,0 +1,154 @@
+"""The idle machine: which processes hold memory and compute nothing, by a table of transitions.
+
+A poll of a process is *zero* (its part is known to be 0 and it holds memory), *busy* (its part is
+above 0) or *blind* (its part is not known, or too little time has passed to tell). Only zero polls
+in a row make a process idle; only a busy one makes it active; a blind one changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from gpuledger.ledger.seconds import parts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpuledger.ledger.seconds import Parts
+    from gpuledger.readings import Gpu, Reading
+
+State: TypeAlias = Literal["new", "active", "idle"]
+Poll: TypeAlias = Literal["zero", "busy", "blind"]
+
+ENOUGH = 0.95  # seconds that must pass before a lack of windows tells anything
+KEPT_WHILE_MISSED = 30.0  # seconds
+CLOCK_STEP = 0.5  # seconds
+
+
+@dataclass
+class Watched:
+    """A process on a device, as the machine knows it."""
+
+    pid: int
+    start: float | None
+    state: State = "new"
+    zeros: int = 0
+    first_zero: float = 0.0  # of the run of zero polls, on the readings' clock
+    told: bool = False  # whether any poll was not blind
+    part: float | None = None  # of the newest span that told, in percent
+    busy_lately: bool = False  # since the last poll that could tell a zero
+    missed_since: float | None = None
+
+    def poll(self, kind: Poll, now: float, idle_polls: int) -> None:
+        """Go one step by the table."""
+        if kind == "blind":
+            return
+        self.told = True
+        if kind == "busy":
+            self.state, self.zeros = "active", 0
+            return
+        if self.state == "idle":
+            return
+        if self.zeros == 0:
+            self.first_zero = now
+        self.zeros += 1
+        if self.zeros >= idle_polls:
+            self.state = "idle"
+
+    def forget(self) -> None:
+        """Begin anew: who holds no memory is neither idle nor counted."""
+        self.state, self.zeros, self.told, self.part = "new", 0, True, 0.0
+
+    def idle_seconds(self, now: float) -> float | None:
+        """Give for how long it has been idle: 0 while it is not, None while nobody can tell."""
+        if not self.told:
+            return None
+        return now - self.first_zero if self.state == "idle" else 0.0
+
+
+class Idleness:
+    """All processes of a node, watched from reading to reading."""
+
+    def __init__(self, idle_polls: int) -> None:
+        self._idle_polls = idle_polls
+        self._watched: dict[str, dict[int, Watched]] = {}
+        self._told_at: dict[str, float] = {}
+        self._clocks: tuple[float, float] | None = None
+        self._at = 0.0
+        self.now = 0.0
+
+    def step(self, reading: Reading) -> None:
+        """Take the next reading."""
+        self.now = reading.monotonic
+        stepped = self._stepped(reading)
+        for gpu in reading.gpus:
+            watched = self._watched.setdefault(gpu.uuid, {})
+            self._meet(gpu, watched, reading)
+            found = None if stepped else parts(gpu, reading.processes)
+            self._poll(gpu, watched, found)
+
+    def of(self, gpu: Gpu) -> Iterator[Watched]:
+        """Give the processes that the newest reading lists on a device."""
+        for process in gpu.processes or ():
+            watched = self._watched.get(gpu.uuid, {}).get(process.pid)
+            if watched is not None:
+                yield watched
+
+    def _meet(self, gpu: Gpu, watched: dict[int, Watched], reading: Reading) -> None:
+        """Find out who is there; who is missed for a while is remembered, who was replaced not."""
+        if gpu.processes is None:
+            return
+        listed = {process.pid for process in gpu.processes}
+        for pid in listed:
+            process = reading.processes.get(pid)
+            start = process.start if process else None
+            old = watched.get(pid)
+            if old is None or (None not in (start, old.start) and start != old.start):
+                watched[pid] = Watched(pid, start)
+            else:
+                old.start = start if old.start is None else old.start
+                old.missed_since = None
+        for pid in list(watched.keys() - listed):
+            gone = watched[pid]
+            if gone.missed_since is None:
+                gone.missed_since = self.now
+            if self.now - gone.missed_since > KEPT_WHILE_MISSED:
+                del watched[pid]
+
+    def _poll(self, gpu: Gpu, watched: dict[int, Watched], found: Parts | None) -> None:
+        """Say what kind of poll this was for each process, and go a step."""
+        enough = found is not None and self._is_enough(gpu)
+        for process in gpu.processes or ():
+            of = watched[process.pid]
+            part = None if found is None else found[process.pid]
+            kind: Poll = "blind"
+            if part is None:
+                of.part = None
+            elif part > 0:
+                kind, of.part = "busy", part
+            elif process.memory == 0:
+                of.forget()
+            elif enough and not of.busy_lately:
+                kind, of.part = "zero", 0.0
+            of.poll(kind, self.now, self._idle_polls)
+            of.busy_lately = not enough and (of.busy_lately or kind == "busy")
+
+    def _is_enough(self, gpu: Gpu) -> bool:
+        """Tell whether a lack of windows means anything yet: polls may be closer than windows."""
+        if gpu.windows is not None and not gpu.windows:
+            return False
+        covered = self._at - gpu.samples_since / 1e6 if gpu.samples_since else ENOUGH
+        told_at = self._told_at.setdefault(gpu.uuid, self.now - covered)
+        if self.now - told_at < ENOUGH:
+            return False
+        self._told_at[gpu.uuid] = self.now
+        return True
+
+    def _stepped(self, reading: Reading) -> bool:
+        """Tell whether the wall clock, in which samples are told, went another way than ours."""
+        before, self._at = self._clocks, reading.at
+        self._clocks = (reading.at, reading.monotonic)
+        if before is None:
+            return False
+        return abs((reading.at - before[0]) - (reading.monotonic - before[1])) > CLOCK_STEP

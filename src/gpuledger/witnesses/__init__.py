@@ -1,0 +1,1 @@
+"""What gathers evidence of who is who."""

@@ -1,0 +1,1 @@
+"""The ledger: pure, so every rule is shown on readings alone."""

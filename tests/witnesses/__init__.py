@@ -1,0 +1,1 @@
+"""The witnesses, each against what it looks at."""
