@@ -1,4 +1,4 @@
-"""Writes the pages that are made from tables: docs/metrics.md, docs/settings.md, docs/trace.md.
+"""Writes the pages that are made from tables: metrics, settings, the trace, scenarios.
 
 `make docs` runs it; a test fails while a page is not what it would write.
 """
@@ -15,6 +15,10 @@ import msgspec
 
 from gpuledger import readings
 from gpuledger.settings import TABLE
+from gpuledger.sources.simulated import schema
+from gpuledger.sources.simulated.forms import Form
+from gpuledger.sources.simulated.kernels import KINDS
+from gpuledger.sources.simulated.patterns import LEVELS
 from gpuledger.views.registry import VIEWS
 
 if TYPE_CHECKING:
@@ -43,6 +47,38 @@ OF_TRACES = (
     "so the format can grow. `gpuledger serve --source recorded:FILE` plays one. A damaged "
     "line is reported with its number, and what comes before it is kept."
 )
+OF_SCENARIOS = (
+    "A scenario is a node that is none, in YAML: its GPUs, who is on them, and what goes wrong. "
+    "`gpuledger simulate FILE --trace F` runs one as fast as it can be computed and writes what "
+    "an agent would have seen, and beside it what really happened; `gpuledger serve --source "
+    "simulated:FILE` serves one in real time, and `simulated` alone the demo. The same file gives "
+    "the same readings both ways. Every figure of it is simulated, and every scrape says so: "
+    '`gpuledger_source_info{source="simulated"} 1`. An error names file, line and what is allowed.'
+)
+OF_FORMS = (
+    "A duration is seconds (`5`) or in Go's form (`250ms`, `1m30s`); a moment is one since the "
+    "first reading, or before it (`-9h`): a scenario can begin in the middle of its life. A size "
+    "is bytes, or has a unit (`550MiB`, `40GiB`, `80GB`). A GPU is its index (`0`), under MIG with "
+    'the place of the instance in `mig` (`"7:0"`). Keys that begin with `_` are ignored: a place '
+    "for anchors, which `<<` merges. Served, the scenario goes on after its `duration`: what "
+    "starts and stops within it starts once more in each round, everything else goes on; a fault "
+    "comes once."
+)
+OF_PHYSICS = """The physics obeys what was measured on a real H200:
+
+- Time is cut into windows, each given whole to the one process that was there when the driver \
+looked; a share is the mean of a process's windows over those whose owner still lives, and 71 \
+are kept.
+- Who shares a GPU gets time slices, fairly. A process that waits for its kernels leaves a part \
+of its slices empty, and owns their windows. Behind an MPS server all windows are the server's, \
+and none of its clients has a sample.
+- Power is the bare device, open contexts and what kernels draw, with heat (0.04 °C a watt above \
+32 °C, in 10 s or so) raising the first two; at the limit the clock falls. A process's watts are \
+of the whole GPU: an instance of MIG draws them by its compute slices.
+- A profile is the sum of what each process computes, times the GPU time that it really got.
+
+What a fault's call is named is the name that its failure has in the trace. A GPU that is lost, \
+or hangs, goes on unseen."""
 OF_FAILURES = (
     "`failures` is by the name of the field, or of what is in `extra`; `device`: the "
     "device answered nothing at all. The errors are the driver's own names, and "
@@ -102,7 +138,7 @@ def trace() -> str:
         NOTICE,
         OF_TRACES,
     ]
-    for record in records():
+    for record in records(readings.Header, readings.Reading):
         hints = get_type_hints(record, include_extras=True)
         parts += [f"## {record.__name__}", str(inspect.getdoc(record))]
         rows = (
@@ -120,9 +156,68 @@ def trace() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def records() -> Iterator[type[msgspec.Struct]]:
+def scenario() -> str:
+    """Give the schema of a scenario, from its records."""
+    parts = ["# Scenarios", NOTICE, OF_SCENARIOS, OF_FORMS, OF_PHYSICS]
+    for record in records(schema.Scenario):
+        hints = get_type_hints(record, include_extras=True)
+        parts += [f"## {record.__name__}", str(inspect.getdoc(record))]
+        rows = (
+            (f"`{f.encode_name}`", form_of(hints[f.name]), usual(f, hints), says(hints[f.name]))
+            for f in msgspec.structs.fields(record)
+        )
+        parts.append(table(("key", "form", "default", "what it says"), rows))
+        if record is schema.Busy:
+            levels_of = (
+                (f"`{name}`", ", ".join(f"`{k}: {v:g}`" for k, v in levels.items()) or "-")
+                for name, levels in LEVELS.items()
+            )
+            parts.append(table(("pattern", "what it takes, and the default"), levels_of))
+    kinds = ((f"`{name}`", f"{kernel.watts:g} W") for name, kernel in KINDS.items())
+    parts += ["## Kernels", "Kinds that were measured.", table(("kind", "above the floor"), kinds)]
+    return "\n\n".join(parts) + "\n"
+
+
+def form_of(hint: Any) -> str:
+    """Spell what a key's value has to look like."""
+    arguments = get_args(hint)
+    if get_origin(hint) is Annotated:
+        form = next((a for a in arguments[1:] if isinstance(a, Form)), None)
+        return form.name if form else form_of(arguments[0])
+    if get_origin(hint) in {Union, types.UnionType}:
+        kept = [a for a in arguments if a is not type(None)]
+        return " or ".join(form_of(a) for a in kept)
+    if get_origin(hint) is tuple and arguments[-1] is not ...:
+        return f"pairs `[{', '.join(form_of(a) for a in arguments)}]`"
+    if get_origin(hint) is tuple:
+        inner = form_of(arguments[0])
+        return inner if inner.startswith("pairs") else f"list of {inner}"
+    return "true or false" if hint is bool else spelled(hint)
+
+
+def usual(field: msgspec.structs.FieldInfo, hints: dict[str, Any]) -> str:
+    """Spell a key's default."""
+    if field.required:
+        return "needed"
+    value = field.default
+    if value is None or value == () or isinstance(value, msgspec.Struct):
+        return "-"
+    forms = [a for a in flat(hints[field.name]) if isinstance(a, Form)]
+    if isinstance(value, bool) or not forms:
+        return f"`{str(value).lower()}`"
+    return f"`{forms[0].spell(value)}`"
+
+
+def flat(hint: Any) -> Iterator[Any]:
+    """Give all arguments of a type, however deep."""
+    for argument in get_args(hint):
+        yield argument
+        yield from flat(argument)
+
+
+def records(*outermost: type[msgspec.Struct]) -> Iterator[type[msgspec.Struct]]:
     """Give the records, outermost first."""
-    seen: list[type] = [readings.Header, readings.Reading]
+    seen: list[type[msgspec.Struct]] = list(outermost)
     for record in seen:
         yield record
         for hint in get_type_hints(record).values():
@@ -161,7 +256,9 @@ SPELLED: dict[Any, str] = {int: "integer", float: "number", str: "string", bool:
 
 
 def says(hint: Any) -> str:
-    return next(str(meta.description) for meta in hint.__metadata__ if meta.description)
+    return next(
+        str(meta.description) for meta in hint.__metadata__ if isinstance(meta, msgspec.Meta)
+    )
 
 
 def default(field: msgspec.structs.FieldInfo) -> str:
@@ -179,6 +276,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "metrics.md": metrics,
     "settings.md": settings,
     "trace.md": trace,
+    "scenario.md": scenario,
 }
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from gpuledger.serving.addresses import Address
 from gpuledger.settings import TABLE, SettingError, Settings, resolve, unknown_names
+from tests.agents import run
 
 
 def settings(environ: dict[str, str] | None = None, **flags: str | list[str]) -> Settings:
@@ -44,6 +45,21 @@ def test_precedence() -> None:
 def test_ports_of_the_seeds(name: str) -> None:
     """The seeds' variables hold a port alone."""
     assert settings({name: "9201"}).listen_address == (Address("", 9201),)
+
+
+def test_aliases_of_flags() -> None:
+    """The seeds' names of flags mean ours."""
+    aliases = {name for row in TABLE for name in row.flags[1:]}
+    assert aliases == {"--process-scan-interval", "--web.listen-address", "--web.telemetry-path"}
+    assert run("serve", "--process-scan-interval", "1ms").stderr.count("at least 250ms") == 1
+    assert run("serve", "--web.listen-address", "x").stderr.count("no listen address") == 1
+    assert run("serve", "--web.telemetry-path", "x").stderr.count("begins with /") == 1
+
+
+@pytest.mark.parametrize("level", ["debug", "info", "warn", "error", "INFO"])
+def test_log_levels(level: str) -> None:
+    """Every level of the seeds is taken."""
+    assert settings(log_level=level).log_level == level.lower()
 
 
 def test_several_addresses() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpuledger.readings import Memory, Utilization
 from gpuledger.views import Family, Labels, Node, Rows
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ FAMILIES = (
     IDLE_TOTAL,
 )
 
+NO_MEMORY, NO_UTILIZATION = Memory(), Utilization()  # of which nothing is known
+
 
 def show(node: Node) -> Iterator[tuple[Family, Rows]]:
     gpus = node.reading.gpus if node.reading else ()
@@ -98,12 +101,9 @@ def show(node: Node) -> Iterator[tuple[Family, Rows]]:
     yield IDLE_SECONDS, seconds
     yield IDLE_MEMORY, idle_memory
     devices = [((str(gpu.index), gpu.model or "", gpu.uuid), gpu) for gpu in gpus]
-    yield (
-        DEVICE_UTILIZATION,
-        [(labels, gpu.utilization and gpu.utilization.gpu) for labels, gpu in devices],
-    )
-    yield MEMORY_USED, [(labels, gpu.memory and gpu.memory.used) for labels, gpu in devices]
-    yield MEMORY_TOTAL, [(labels, gpu.memory and gpu.memory.total) for labels, gpu in devices]
+    yield DEVICE_UTILIZATION, [(of, (gpu.utilization or NO_UTILIZATION).gpu) for of, gpu in devices]
+    yield MEMORY_USED, [(labels, (gpu.memory or NO_MEMORY).used) for labels, gpu in devices]
+    yield MEMORY_TOTAL, [(labels, (gpu.memory or NO_MEMORY).total) for labels, gpu in devices]
     yield POWER, [(labels, _watts(gpu)) for labels, gpu in devices]
     yield TEMPERATURE, [(labels, gpu.temperature_celsius) for labels, gpu in devices]
     yield IDLE_TOTAL, totals
