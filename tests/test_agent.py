@@ -36,11 +36,12 @@ class Script:
 
     name = "nvml"
     interval: float | None = None
+    remembers: float | None = None
 
     def __init__(self, clock: Times, *readings: Reading | SourceEnded) -> None:
         self.clock = clock
         self.readings = list(readings)
-        self.reads = 0
+        self.reads = self.glances = 0
 
     async def read(self) -> Reading:
         self.reads += 1
@@ -48,6 +49,9 @@ class Script:
         if isinstance(reading, SourceEnded):
             raise reading
         return reading
+
+    async def glance(self) -> None:
+        self.glances += 1
 
     async def close(self) -> None:
         """Nothing to let go of."""
@@ -113,6 +117,20 @@ def test_steady_in_real_time() -> None:
     assert 18 <= len(begun) <= 22
     off = [(at - begun[0]) / 0.05 for at in begun]
     assert sum(abs(at - round(at)) < 0.3 for at in off) >= 0.8 * len(off)
+
+
+def test_a_source_that_forgets_is_looked_at_in_between() -> None:
+    """With polls further apart than the driver remembers, it is asked often enough."""
+
+    async def play() -> tuple[int, int]:
+        source = Script(Times(), *[seen(at) for at in range(4)], SourceEnded("over"))
+        source.remembers = 0.03
+        await Agent(source, 0.1, clock=Clock()).run(lambda _: None)
+        return source.reads, source.glances
+
+    reads, glances = asyncio.run(play())
+    assert reads == 5
+    assert glances == pytest.approx(12, abs=2)
 
 
 def test_each_reading_is_shown() -> None:

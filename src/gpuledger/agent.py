@@ -77,8 +77,16 @@ class Agent:
             if missed:
                 self.health.missed += missed
                 logger.debug("missed %d polls", missed)
-            await asyncio.sleep(due - self._clock.monotonic())
+            await self._wait(due)
             show(await self.poll())
+
+    async def _wait(self, due: float) -> None:
+        """Sleep until a moment; a source that would forget is looked at in between."""
+        while (left := due - self._clock.monotonic()) > 0:
+            naps = math.ceil(left / (self._source.remembers or left))
+            await asyncio.sleep(left / naps)
+            if naps > 1:
+                await self._source.glance()
 
     async def poll(self) -> Node:
         """Take one reading, and all that follows from it."""

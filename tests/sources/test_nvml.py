@@ -307,6 +307,67 @@ def test_samples_are_asked_since_the_newest_window() -> None:
                 before = seen
 
 
+def test_polls_further_apart_than_the_driver_remembers() -> None:
+    """A look in between keeps what would be forgotten: one span, one sample a process."""
+    gpu = FakeGpu(uuid="GPU-a")
+    gpu.processes = {10: FakeProcess(share=0.25), 11: FakeProcess(share=0.5)}
+    with reading(FakeNode([gpu]), interval=30) as reader:
+        node = reader.node
+        before = only(reader.read(5))
+        for _ in range(3):
+            node.advance(10)
+            if _ < 2:
+                reader.loop.run_until_complete(reader.source.glance())
+        seen = only(reader.read())
+        assert before.windows is not None
+        assert seen.windows is not None
+        assert seen.samples is not None
+        assert seen.samples_since == before.windows[-1][0]
+        assert len(seen.windows) == 150
+        owned = {10: 0.25, 11: 0.5}
+        assert {s.pid for s in seen.samples} == owned.keys()
+        for sample in seen.samples:
+            assert sample.sm == pytest.approx(99 * owned[sample.pid], abs=2)
+        after = only(reader.read(5))
+        assert after.samples_since == seen.windows[-1][0]
+
+
+def test_a_look_in_between_that_fails_loses_nothing_more() -> None:
+    """A look that failed leaves its span to the next one; one that hangs delays nobody."""
+    gpu = FakeGpu(uuid="GPU-a")
+    gpu.processes = {10: FakeProcess(share=0.5)}
+    with reading(FakeNode([gpu]), interval=20) as reader:
+        node = reader.node
+        before = only(reader.read(5))
+        assert before.windows is not None
+        node.advance(5)
+        node.fail("nvmlDeviceGetProcessUtilization", "UNKNOWN")
+        reader.loop.run_until_complete(reader.source.glance())
+        node.heal()
+        seen = only(reader.read(5))
+        assert seen.samples_since == before.windows[-1][0]
+        assert seen.windows is not None
+        assert len(seen.windows) == 50
+        node.hang("nvmlDeviceGetProcessUtilization")
+        begin = time.monotonic()
+        reader.loop.run_until_complete(reader.source.glance())
+        assert time.monotonic() - begin < 1
+        assert only(reader.read(5)).failures == {"device": "TIMEOUT"}
+
+
+def test_windows_without_samples() -> None:
+    """Where samples are not supported each window still comes once."""
+    with reading(FakeNode(1, processes=1)) as reader:
+        reader.node.fail("nvmlDeviceGetProcessUtilization", "NOT_SUPPORTED")
+        reader.read(5)
+        reader.read(5)
+        for _ in range(3):
+            seen = only(reader.read(5))
+            assert seen.samples is None
+            assert seen.windows is not None
+            assert len(seen.windows) == 25
+
+
 def test_nothing_new_is_an_answer() -> None:
     """A poll shorter than a window, and a device without a context, give [], not a failure."""
     with reading(FakeNode(1)) as reader:

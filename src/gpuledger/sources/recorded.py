@@ -17,6 +17,7 @@ class RecordedSource:
     """Gives the readings of a trace one after another, times and all as they were."""
 
     name = "recorded"
+    remembers: float | None = None
 
     def __init__(self, path: str | Path) -> None:
         self.interval: float | None = interval_of(path)
@@ -35,6 +36,9 @@ class RecordedSource:
             raise SourceEnded(str(error)) from error
         self._given += 1
         return reading
+
+    async def glance(self) -> None:
+        """Forget nothing: the trace has it all."""
 
     async def close(self) -> None:
         self._trace.close()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
+from functools import partial
+from typing import Any
 
 import pynvml as nv
 
@@ -19,7 +21,7 @@ POLL_BUDGET = 1.0  # for all devices of a poll
 LEAST_PATIENCE = 0.05
 LOOK_AGAIN = 30.0  # for devices, while one is lost or there is none
 CLOCK_STEP = 0.5
-LONGEST_SPAN = 14.0  # the driver keeps 71 windows of 200 ms
+REMEMBERED = 14.2 * 0.8  # seconds of windows that the driver keeps, less some for being late
 
 NO_GPU = "NO_GPU"
 REMEDIES = {
@@ -44,17 +46,18 @@ class NvmlSource:
 
     name = "nvml"
     interval: float | None = None
+    remembers: float | None = REMEMBERED
 
     def __init__(self, poll_interval: float, clock: Clock | None = None) -> None:
         self._clock = clock or Clock()
-        self._first_span = min(poll_interval, LONGEST_SPAN)
+        self._first_span = min(poll_interval, REMEMBERED)
         self._patience = min(PATIENCE, poll_interval)
         self._driver = Driver()
         self._connected = False
         self._devices: list[Device] = []
         self._seen: dict[str, Device] = {}  # by uuid, also those that are gone
         self._opening: asyncio.Future[list[Device]] | None = None
-        self._late: dict[str, asyncio.Future[Gpu]] = {}
+        self._late: dict[str, asyncio.Future[Any]] = {}
         self._looked = float("-inf")
         self._clocks: tuple[float, float] | None = None
         self._said: str | None = None
@@ -77,6 +80,14 @@ class NvmlSource:
         self._say(next(iter(failures.values()), None if gpus else NO_GPU))
         gpus.sort(key=lambda gpu: gpu.index)
         return Reading(at=at, monotonic=monotonic, gpus=tuple(gpus), failures=failures)
+
+    async def glance(self) -> None:
+        """Ask for samples alone: with long poll intervals the driver would forget them."""
+        at = self._clock.wall()
+        for device in self._devices if self._connected else ():
+            if device.uuid not in self._late:
+                glance = partial(device.glance, at, self._first_span)
+                await self._in_time(device, self._driver.start(glance), self._patience)
 
     async def close(self) -> None:
         if self._connected and not self._late:
@@ -127,12 +138,18 @@ class NvmlSource:
         if self._late.pop(device.uuid, None) is not None:
             logger.info("GPU %d (%s) answers again", device.index, device.uuid)
         call = self._driver.start(lambda: device.read(at, monotonic, self._first_span))
-        if await settled(call, patience):
+        if await self._in_time(device, call, patience):
             return call.result()
+        return device.silent(TIMEOUT)
+
+    async def _in_time(self, device: Device, call: asyncio.Future[Any], patience: float) -> bool:
+        """Wait for a device's answer; one that takes too long is left behind with its thread."""
+        if await settled(call, patience):
+            return True
         logger.warning("GPU %d (%s) does not answer", device.index, device.uuid)
         self._late[device.uuid] = call
         self._driver.leave()
-        return device.silent(TIMEOUT)
+        return False
 
     def _notice_step(self, at: float, monotonic: float) -> None:
         """Ask for samples afresh after a step of the wall clock, in which they are told."""

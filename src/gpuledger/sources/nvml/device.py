@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pynvml as nv
@@ -9,7 +10,8 @@ import pynvml as nv
 from gpuledger.readings import Gpu, Utilization
 from gpuledger.sources.nvml.calls import CALLS, FIELDS, INSTEAD, Call
 from gpuledger.sources.nvml.errors import GONE, UNREADABLE, UNSUPPORTED, name_of
-from gpuledger.sources.nvml.processes import Span, list_versions, processes, span
+from gpuledger.sources.nvml.processes import list_versions, processes
+from gpuledger.sources.nvml.spans import Span, Spans, span
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +31,7 @@ class Device:
         self._handle = handle
         self._unsupported: dict[str, str] = {}
         self._kept: dict[str, tuple[float, Any]] = {}
-        self._since: int | None = None
+        self._spans = Spans()
         self._failures: dict[str, str] = {}
         self._lists = list_versions(driver.get("driver", ""))
         self.uuid: str = nv.nvmlDeviceGetUUID(handle)
@@ -62,14 +64,9 @@ class Device:
             facts = {call.fact: self._due(call, monotonic) for call in CALLS}
             facts |= self._fields()
             listed = self._soft("processes", lambda h: processes(h, self._lists))
-            since = self._since or int((at - first_span) * MICROSECONDS)
-            found = self._span(since)
+            since, found = self._spans.take(self._span(at, first_span))
         except Gone as gone:
             return self.silent(str(gone))
-        if found.samples is not None:
-            # Nothing new, and no windows that could say how far that reaches: since this reading.
-            reached = since if found.windows is not None else int(at * MICROSECONDS)
-            self._since = found.end() or reached
         device = facts.pop("utilization.device")
         encoder, decoder = facts.pop("utilization.encoder"), facts.pop("utilization.decoder")
         utilization = Utilization(
@@ -95,18 +92,27 @@ class Device:
 
     def goes_on_from(self, before: Device) -> None:
         """Be the same device, opened anew: its samples are asked since where they were had."""
-        self._since = before._since
+        self._spans.go_on_from(before._spans)
 
     def forget_span(self) -> None:
         """Ask for samples afresh: the wall clock that they are told in has stepped."""
-        self._since = None
+        self._spans.afresh()
 
-    def _span(self, since: int) -> Span:
-        found = span(
-            self._handle,
-            since,
-            ask_samples=self._supports("samples"),
-            ask_windows=self._supports("windows"),
+    def glance(self, at: float, first_span: float) -> None:
+        """Ask for samples alone, before the driver forgets them."""
+        with suppress(Gone):  # the next reading says so
+            self._span(at, first_span)
+
+    def _span(self, at: float, first_span: float) -> Span:
+        found = self._spans.ask(
+            lambda since: span(
+                self._handle,
+                since,
+                ask_samples=self._supports("samples"),
+                ask_windows=self._supports("windows"),
+            ),
+            int(at * MICROSECONDS),
+            int(first_span * MICROSECONDS),
         )
         if found.samples_error is not None:
             self._note("samples", found.samples_error)

@@ -1,13 +1,12 @@
-"""Who is on a device: the driver's three lists merged, and the windows of time it gave to whom."""
+"""Who has a context on a device: the driver's three lists, merged by pid."""
 
 from __future__ import annotations
 
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pynvml as nv
 
-from gpuledger.readings import GpuProcess, Kind, Sample, Window
+from gpuledger.readings import GpuProcess, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,22 +19,6 @@ LISTS: tuple[tuple[Kind, str], ...] = (
 NO_INSTANCE = 0xFFFFFFFF
 # These drivers put another struct behind the `_v3` symbols: pids and memory came out swapped.
 SWAPPED_FROM, SWAPPED_BEFORE = (535, 43), (535, 98)
-SUCCESS = 0
-
-
-class Span(NamedTuple):
-    """What the driver says of a span of time, each part with its own way to fail."""
-
-    samples: tuple[Sample, ...] | None
-    windows: tuple[Window, ...] | None
-    samples_error: nv.NVMLError | None
-    windows_error: nv.NVMLError | None
-
-    def end(self) -> int | None:
-        """Give where the next span begins: the newest window, else the newest sample."""
-        if self.windows is not None:
-            return max((end for end, _, _ in self.windows), default=None)
-        return max((sample.at for sample in self.samples or ()), default=None)
 
 
 def list_versions(driver: str) -> tuple[str, ...]:
@@ -71,69 +54,6 @@ def processes(handle: Any, versions: tuple[str, ...]) -> tuple[GpuProcess, ...]:
         GpuProcess(pid=pid, kinds=tuple(of), memory=memory[pid], instance=instance[pid])
         for pid, of in kinds.items()
     )
-
-
-def span(handle: Any, since: int, *, ask_samples: bool, ask_windows: bool) -> Span:
-    """Ask for each process's part of the windows since a time, and for the windows themselves.
-
-    The windows of the GPU are asked before the samples and those of the memory after them. Where
-    the latter have one more, it ended in between and the samples may have it: once more, then.
-    """
-    samples: tuple[Sample, ...] | None = None
-    windows: tuple[Window, ...] | None = None
-    samples_error: nv.NVMLError | None = None
-    windows_error: nv.NVMLError | None = None
-    for _ in range(2):
-        gpu: dict[int, int] = {}
-        controller: dict[int, int] = {}
-        if ask_windows:
-            try:
-                gpu = _windows(handle, nv.NVML_GPU_UTILIZATION_SAMPLES, since)
-            except nv.NVMLError as error:
-                ask_windows, windows_error = False, error
-        if ask_samples:
-            try:
-                samples = _samples(handle, since)
-            except nv.NVMLError as error:
-                ask_samples, samples, samples_error = False, None, error
-        if not ask_windows:
-            windows = None
-            break
-        with suppress(nv.NVMLError):  # null beside each window then
-            controller = _windows(handle, nv.NVML_MEMORY_UTILIZATION_SAMPLES, since)
-        windows = tuple((end, busy, controller.get(end)) for end, busy in gpu.items())
-        if max(controller, default=0) <= max(gpu, default=0):
-            break
-    return Span(samples, windows, samples_error, windows_error)
-
-
-def _samples(handle: Any, since: int) -> tuple[Sample, ...]:
-    try:
-        found = nv.nvmlDeviceGetProcessUtilization(handle, since)
-    except nv.NVMLError as error:
-        # Nobody has a context, or nothing is new: answers both, not failures.
-        if error.value in {nv.NVML_ERROR_NOT_FOUND, SUCCESS}:
-            return ()
-        raise
-    return tuple(
-        Sample(
-            pid=sample.pid,
-            at=sample.timeStamp,
-            sm=sample.smUtil,
-            memory=sample.memUtil,
-            encoder=sample.encUtil,
-            decoder=sample.decUtil,
-        )
-        for sample in found
-    )
-
-
-def _windows(handle: Any, kind: int, since: int) -> dict[int, int]:
-    try:
-        _, found = nv.nvmlDeviceGetSamples(handle, kind, since)
-    except nv.NVMLError_NotFound:
-        return {}
-    return {window.timeStamp: window.sampleValue.uiVal for window in found}
 
 
 def _first_to_exist(functions: list[Callable[[Any], Any]], handle: Any) -> Any:
