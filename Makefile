@@ -14,7 +14,7 @@ setup: $(READY) ## install what the other targets need, into .venv
 $(READY): uv.lock pyproject.toml tools/setup
 	@UV_VERSION=$(UV_VERSION) tools/setup $(VENV)
 
-run: $(READY) ## serve this node on :9835; without an NVIDIA driver, one that is none
+run: $(READY) ## serve this node on :9835; without an NVIDIA driver, a simulated one
 	@tools/run $(BIN) $(ARGS)
 
 test: $(READY) lint ## lint, and every test that needs neither root nor a GPU
@@ -31,7 +31,7 @@ lint: $(READY) ## style, types, and who may import whom
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet
 	@$(BIN)/mypy --no-error-summary
-	@$(BIN)/lint-imports --no-timing > build/imports.log 2>&1 || { cat build/imports.log; exit 1; }
+	@$(BIN)/lint-imports --no-logo > build/imports.log 2>&1 || { cat build/imports.log; exit 1; }
 
 format: $(READY) ## put the code in form
 	@$(BIN)/ruff check --quiet --fix

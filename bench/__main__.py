@@ -8,6 +8,8 @@ import platform
 from pathlib import Path
 from typing import Any
 
+from bench.demo import day
+from bench.demo import served as demo_served
 from bench.minute import minute
 from bench.render import costs
 
@@ -48,6 +50,17 @@ def main() -> None:
             f"1,000 series rendered and compressed {cost['render_ms_per_1000']:.2f} ms, "
             f"with prometheus_client {cost['generate_latest_ms_per_1000']:.1f} ms: {ratio:.3f}"
         )
+    demo = results["demo"] = demo_served()
+    print(
+        f"\nThe demo at a poll a second: {demo['percent_of_a_core']:.2f} % of a core, "
+        f"{demo['resident_mebibytes']:.1f} MiB."
+    )
+    lived = results["day"] = day()
+    print(
+        f"A day of its polls in virtual time, {lived['ms_per_poll']:.1f} ms each: "
+        f"{lived['mebibytes_after_an_hour']:.1f} MiB after the first hour, "
+        f"{lived['mebibytes_at_the_end']:.1f} at the end."
+    )
     RESULT.parent.mkdir(exist_ok=True)
     RESULT.write_text(json.dumps(results, indent=1) + "\n")
     print(f"\nThe same as JSON: {RESULT}")

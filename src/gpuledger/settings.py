@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
 SHORTEST_POLL = 0.25
-SOURCES = ("nvml", "recorded:FILE")
+SOURCES = ("nvml", "simulated[:FILE]", "recorded:FILE")
 LOG_LEVELS = ("debug", "info", "warn", "error")
 LOG_FORMATS = ("text", "json")
 
@@ -82,6 +82,8 @@ def _source(text: str) -> SourceSpec:
     kind, _, file = text.partition(":")
     if kind == "nvml" and not file:
         return SourceSpec("nvml")
+    if kind == "simulated":
+        return SourceSpec("simulated", file or None)
     if kind == "recorded":
         if not file:
             raise ValueError("recorded needs the trace's file: recorded:FILE")
@@ -129,7 +131,8 @@ TABLE = (
         ("GPULEDGER_POLL_INTERVAL", "POLL_INTERVAL", "SCRAPE_INTERVAL"),
         "5s",
         _poll_interval,
-        "How often the GPUs are read; at least 250ms. A recorded trace comes at its own pace.",
+        "How often the GPUs are read; at least 250ms. Without it, a scenario or a recorded trace "
+        "comes at its own pace.",
         "DURATION",
     ),
     Setting(
@@ -139,7 +142,8 @@ TABLE = (
         ("GPULEDGER_SOURCE",),
         "nvml",
         _source,
-        "What reads the GPUs: nvml (NVIDIA's driver), or recorded:FILE (a trace, played back).",
+        "What reads the GPUs: nvml (NVIDIA's driver), simulated[:FILE] (no real node: a scenario, "
+        "by default the demo), or recorded:FILE (a trace, played back).",
         "SOURCE",
     ),
     Setting(

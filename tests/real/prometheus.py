@@ -40,6 +40,7 @@ class Prometheus:
 
     def __init__(self, url: str, log: Path) -> None:
         self.url = url
+        self.at: float | None = None  # the moment that is asked about; None: now
         self._log = log
 
     @property
@@ -52,7 +53,8 @@ class Prometheus:
             return json.load(answer)["data"]
 
     def query(self, expression: str) -> list[Series]:
-        result = self.get("/api/v1/query", query=expression)["result"]
+        when = {} if self.at is None else {"time": str(self.at)}
+        result = self.get("/api/v1/query", query=expression, **when)["result"]
         return [Series(each["metric"], float(each["value"][1])) for each in result]
 
     def value(self, expression: str) -> float | None:

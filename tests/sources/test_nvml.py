@@ -33,10 +33,10 @@ class NodeClock(Clock):
         self.stepped = 0.0
 
     def wall(self) -> float:
-        return self._node.now + self.stepped
+        return self._node.now
 
     def monotonic(self) -> float:
-        return self._node.now - 1_762_999_000
+        return self._node.now + self.stepped - 1_762_999_000
 
 
 class Reader:
@@ -434,14 +434,23 @@ def test_another_pid_namespace() -> None:
     assert [sample.pid for sample in seen.samples] == [10]
 
 
-def test_a_step_of_the_wall_clock() -> None:
+@pytest.mark.parametrize("step", [-3600, 3600])
+def test_a_step_of_the_wall_clock(step: int) -> None:
     """After a step samples are asked afresh: a clock put back does not blind us for an hour."""
     with reading(FakeNode(1, processes=1)) as reader:
         reader.read(5)
         reader.read(5)
-        reader.clock.stepped = -3600
-        seen = only(reader.read(5))
-        assert seen.samples_since == pytest.approx((reader.clock.wall() - 5) * 1e6, abs=1)
+        # The driver tells times on the same clock, and keeps those that it told before.
+        reader.node._now_us += step * 1_000_000
+        reader.clock.stepped -= step
+        stepped = only(reader.read(5))
+        assert stepped.samples_since == pytest.approx((reader.clock.wall() - 5) * 1e6, abs=1)
+        for _ in range(3):
+            seen = only(reader.read(5))
+            assert seen.windows is not None
+            assert len(seen.windows) == 25
+            assert seen.samples
+            assert seen.windows[-1][0] == pytest.approx(reader.clock.wall() * 1e6, abs=200_000)
 
 
 def test_no_driver_then_a_driver() -> None:

@@ -12,6 +12,7 @@ from gpuledger import __version__
 
 COMMANDS = {
     "serve": "read the GPUs, keep the books, answer scrapes (the default)",
+    "simulate": "run a scenario of a node that is none; write its trace and the truth",
 }
 DEFAULT = "serve"
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}

@@ -65,9 +65,27 @@ def open_source(settings: Settings) -> Source:
 
         assert settings.source.file is not None
         return RecordedSource(settings.source.file)
+    if settings.source.kind == "simulated":
+        return _simulated(settings)
     from gpuledger.sources.nvml import NvmlSource  # noqa: PLC0415
 
     return NvmlSource(settings.poll_interval)
+
+
+def _simulated(settings: Settings) -> Source:
+    from gpuledger.sources.simulated import SimulatedSource  # noqa: PLC0415
+    from gpuledger.sources.simulated.scenario import (  # noqa: PLC0415
+        ScenarioError,
+        ScenarioMissingError,
+    )
+
+    given = settings.poll_interval if "poll_interval" in settings.given else None
+    try:
+        return SimulatedSource(settings.source.file, given)
+    except ScenarioMissingError as error:
+        raise click.ClickException(str(error)) from error
+    except ScenarioError as error:
+        raise click.UsageError(str(error)) from error
 
 
 async def serve(settings: Settings, source: Source, sockets: list[socket.socket]) -> int:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SUCCESS = 0
+AHEAD = 1_000_000  # µs that the driver's clock may be ahead of what we took for now
 
 
 class Span(NamedTuple):
@@ -52,10 +53,11 @@ class Spans:
         since = self._since or now - first
         if self._begin is None:
             self._begin = since
-        found = ask(since)
+        found = _of_this_clock(ask(since), now)
         if found.samples is not None:
             # Nothing new, and no windows that could say how far that reaches: up to now, then.
-            self._since = found.end() or (since if found.windows is not None else now)
+            end = found.end() or (since if found.windows is not None else now)
+            self._since = min(end, now + AHEAD)
             self._pieces.append(found)
         elif found.samples_error is None:
             self._since = found.end() or since  # unsupported: the windows are all there is
@@ -70,6 +72,13 @@ class Spans:
         self._begin = None
         self._pieces = []
         return begin, whole
+
+
+def _of_this_clock(found: Span, now: int) -> Span:
+    """Leave out windows that are still to come: they are of before the clock was set back."""
+    if found.windows is None:
+        return found
+    return found._replace(windows=tuple(w for w in found.windows if w[0] <= now + AHEAD))
 
 
 def merged(pieces: list[Span]) -> Span:

@@ -1,0 +1,1 @@
+"""The simulated node: its scenarios, its physics, its witnesses."""
