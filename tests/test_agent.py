@@ -38,7 +38,7 @@ class Script:
     interval: float | None = None
     remembers: float | None = None
 
-    def __init__(self, clock: Times, *readings: Reading | SourceEnded) -> None:
+    def __init__(self, clock: Times, *readings: Reading | Exception) -> None:
         self.clock = clock
         self.readings = list(readings)
         self.reads = self.glances = 0
@@ -46,7 +46,7 @@ class Script:
     async def read(self) -> Reading:
         self.reads += 1
         reading = self.readings.pop(0)
-        if isinstance(reading, SourceEnded):
+        if isinstance(reading, Exception):
             raise reading
         return reading
 
@@ -151,6 +151,21 @@ def test_each_reading_is_shown() -> None:
     assert not agent.health.up
     assert agent.alive()
     assert sum(agent.health.poll_seconds.counts) == 2
+
+
+def test_a_fault_costs_one_poll(caplog: pytest.LogCaptureFixture) -> None:
+    """A poll that fails in a way nobody thought of shows nothing old, is counted, and goes by."""
+    clock = Times()
+    source = Script(clock, seen(1), ValueError("a fault"), seen(3))
+    agent = Agent(source, 5.0, clock=clock)
+    assert asyncio.run(agent.poll()).reading is not None
+    node = asyncio.run(agent.poll())
+    assert node.reading is None
+    assert node.health.errors == {("poll", "ValueError"): 1}
+    assert not node.health.up
+    assert "a poll failed" in caplog.text
+    assert asyncio.run(agent.poll()).reading is not None
+    assert agent.health.up
 
 
 def test_ready() -> None:

@@ -92,18 +92,24 @@ class Agent:
         """Take one reading, and all that follows from it."""
         begin = self._clock.monotonic()
         try:
-            self._reading = self._attested(await self._source.read())
+            self._take(self._attested(await self._source.read()), begin)
         except SourceEnded as end:
             self._ended = str(end)
             self.health.up = False
             logger.warning("%s; its last reading is shown from now on", end)
-        else:
-            self._read_at = self._clock.monotonic()
-            self.health.poll_seconds.observe(self._read_at - begin)
-            self.health.saw(self._reading)
-            self._idleness.step(self._reading)
+        except Exception as error:  # a fault of ours must not end the reading of a node for good
+            logger.exception("a poll failed")
+            self._reading = None
+            self.health.failed(type(error).__name__)
         self._look_at_ourselves()
         return Node(self._reading, self.health, self._idleness)
+
+    def _take(self, reading: Reading, begin: float) -> None:
+        self._reading = reading
+        self._read_at = self._clock.monotonic()
+        self.health.poll_seconds.observe(self._read_at - begin)
+        self.health.saw(reading)
+        self._idleness.step(reading)
 
     def alive(self) -> bool:
         """Whether polls go on, whatever they find; an ended source asks for no more."""

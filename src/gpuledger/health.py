@@ -58,6 +58,11 @@ class Health:
             if gpu.answered:
                 self.answered_at[gpu.uuid] = reading.at
 
+    def failed(self, error: str) -> None:
+        """Count a poll that gave no reading."""
+        self.up = False
+        self._count({"poll": error}, "")
+
     def _count(self, failures: dict[str, str], device: str) -> None:
         for call, error in failures.items():
             if error in UNSUPPORTED:

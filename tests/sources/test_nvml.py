@@ -7,14 +7,14 @@ import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import pynvml
 import pytest
 
 from gpuledger.clock import Clock
 from gpuledger.readings import Gpu, GpuProcess, Memory, Reading, Sample
 from gpuledger.sources.nvml import NvmlSource
+from gpuledger.sources.nvml.arrays import Arrays
 from gpuledger.traces import TraceReader
 from tests.fakes.nvml.gpu import GIB, FakeGpu, FakeProcess
 from tests.fakes.nvml.node import FakeNode
@@ -402,18 +402,18 @@ def test_a_window_that_ends_between_the_calls(monkeypatch: pytest.MonkeyPatch) -
     gpu = FakeGpu(uuid="GPU-a")
     gpu.processes = {10: FakeProcess(share=1.0)}
     node = FakeNode([gpu])
-    ask = pynvml.nvmlDeviceGetProcessUtilization
+    ask = Arrays.samples
     late = [0.2]
 
-    def slow(handle: object, since: int) -> object:
+    def slow(arrays: Arrays, since: int) -> list[tuple[Any, ...]]:
         while late:
             node.advance(late.pop())
-        return ask(handle, since)
+        return ask(arrays, since)
 
     with reading(node) as reader:
         reader.read(5)
         node.advance(1)
-        monkeypatch.setattr(pynvml, "nvmlDeviceGetProcessUtilization", slow)
+        monkeypatch.setattr(Arrays, "samples", slow)
         seen = only(reader.read())
     assert seen.windows is not None
     assert seen.samples is not None

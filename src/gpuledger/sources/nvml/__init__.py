@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pynvml as nv
 
 from gpuledger.clock import Clock
 from gpuledger.readings import Gpu, Reading
 from gpuledger.sources.nvml.device import Device
-from gpuledger.sources.nvml.driver import Driver, settled
+from gpuledger.sources.nvml.driver import Driver, Turn, settled
 from gpuledger.sources.nvml.errors import DISCONNECTED, LOST, TIMEOUT, name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Result = TypeVar("Result")
 
 PATIENCE = 0.5  # with one device, and with the start of the library at each poll
 POLL_BUDGET = 1.0  # for all devices of a poll
@@ -84,10 +88,8 @@ class NvmlSource:
     async def glance(self) -> None:
         """Ask for samples alone: with long poll intervals the driver would forget them."""
         at = self._clock.wall()
-        for device in self._devices if self._connected else ():
-            if device.uuid not in self._late:
-                glance = partial(device.glance, at, self._first_span)
-                await self._in_time(device, self._driver.start(glance), self._patience)
+        if self._connected:
+            await self._round(lambda device: device.glance(at, self._first_span))
 
     async def close(self) -> None:
         if self._connected and not self._late:
@@ -122,34 +124,40 @@ class NvmlSource:
 
     async def _ask_all(self, at: float, monotonic: float) -> list[Gpu]:
         """Ask the devices in turn; one that hangs takes little from the time of the others."""
-        gpus = []
+        answers = await self._round(lambda device: device.read(at, monotonic, self._first_span))
+        return [answers.get(device) or device.silent(TIMEOUT) for device in self._devices]
+
+    async def _round(self, ask: Callable[[Device], Result]) -> dict[Device, Result]:
+        """Ask the devices in turn, all in one call to the thread while none of them hangs."""
+        answers: dict[Device, Result] = {}
         loop = asyncio.get_running_loop()
         deadline = loop.time() + POLL_BUDGET
-        for device in self._devices:
-            left = deadline - loop.time()
-            patience = max(min(self._patience, left), LEAST_PATIENCE)
-            gpus.append(await self._ask(device, at, monotonic, patience))
-        return gpus
+        waiting = [device for device in self._devices if self._is_free(device)]
+        while waiting:
+            turn = Turn(waiting, ask)
+            call = self._driver.start(turn.run)
+            patience = max(min(self._patience, deadline - loop.time()), LEAST_PATIENCE)
+            if await turn.ended(call, patience):
+                call.result()  # what is no answer of the driver's is a fault of ours
+            hung = turn.leave()
+            answers |= turn.answers
+            if hung is None:
+                break
+            logger.warning("GPU %d (%s) does not answer", hung.index, hung.uuid)
+            self._late[hung.uuid] = call
+            self._driver.leave()
+            waiting = waiting[waiting.index(hung) + 1 :]
+        return answers
 
-    async def _ask(self, device: Device, at: float, monotonic: float, patience: float) -> Gpu:
+    def _is_free(self, device: Device) -> bool:
+        """Tell whether a device's last call has returned."""
         late = self._late.get(device.uuid)
-        if late is not None and not late.done():
-            return device.silent(TIMEOUT)
-        if self._late.pop(device.uuid, None) is not None:
-            logger.info("GPU %d (%s) answers again", device.index, device.uuid)
-        call = self._driver.start(lambda: device.read(at, monotonic, self._first_span))
-        if await self._in_time(device, call, patience):
-            return call.result()
-        return device.silent(TIMEOUT)
-
-    async def _in_time(self, device: Device, call: asyncio.Future[Any], patience: float) -> bool:
-        """Wait for a device's answer; one that takes too long is left behind with its thread."""
-        if await settled(call, patience):
+        if late is None:
             return True
-        logger.warning("GPU %d (%s) does not answer", device.index, device.uuid)
-        self._late[device.uuid] = call
-        self._driver.leave()
-        return False
+        if late.done():
+            del self._late[device.uuid]
+            logger.info("GPU %d (%s) answers again", device.index, device.uuid)
+        return late.done()
 
     def _notice_step(self, at: float, monotonic: float) -> None:
         """Ask for samples afresh after a step of the wall clock, in which they are told."""

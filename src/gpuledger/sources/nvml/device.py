@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pynvml as nv
 
 from gpuledger.readings import Gpu, Utilization
+from gpuledger.sources.nvml.arrays import Arrays
 from gpuledger.sources.nvml.calls import CALLS, FIELDS, INSTEAD, Call
 from gpuledger.sources.nvml.errors import GONE, UNREADABLE, UNSUPPORTED, name_of
 from gpuledger.sources.nvml.processes import list_versions, processes
@@ -29,6 +30,7 @@ class Device:
     def __init__(self, index: int, handle: Any, driver: dict[str, str]) -> None:
         self.index = index
         self._handle = handle
+        self._arrays = Arrays(handle)
         self._unsupported: dict[str, str] = {}
         self._kept: dict[str, tuple[float, Any]] = {}
         self._spans = Spans()
@@ -63,7 +65,7 @@ class Device:
         try:
             facts = {call.fact: self._due(call, monotonic) for call in CALLS}
             facts |= self._fields()
-            listed = self._soft("processes", lambda h: processes(h, self._lists))
+            listed = self._soft("processes", lambda _: processes(self._arrays, self._lists))
             since, found = self._spans.take(self._span(at, first_span))
         except Gone as gone:
             return self.silent(str(gone))
@@ -106,7 +108,7 @@ class Device:
     def _span(self, at: float, first_span: float) -> Span:
         found = self._spans.ask(
             lambda since: span(
-                self._handle,
+                self._arrays,
                 since,
                 ask_samples=self._supports("samples"),
                 ask_windows=self._supports("windows"),

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+Asked = TypeVar("Asked")
 Result = TypeVar("Result")
 Call: TypeAlias = "tuple[Callable[[], Any], asyncio.AbstractEventLoop, asyncio.Future[Any]]"
 
@@ -41,6 +43,41 @@ class Driver:
         if self._calls is not None:
             self._calls.put(None)
             self._calls = None
+
+
+class Turn(Generic[Asked, Result]):
+    """Asks one after another in one call, until it is done or somebody leaves it."""
+
+    def __init__(self, waiting: Sequence[Asked], ask: Callable[[Asked], Result]) -> None:
+        self.answers: dict[Asked, Result] = {}
+        self._waiting = waiting
+        self._ask = ask
+        self._asked_at = time.monotonic()
+        self._left = False
+        self._lock = threading.Lock()
+
+    def run(self) -> None:
+        """Ask; this is what runs on the thread."""
+        for each in self._waiting:
+            self._asked_at = time.monotonic()
+            answer = self._ask(each)
+            with self._lock:
+                if self._left:
+                    return  # too late: the others are asked elsewhere
+                self.answers[each] = answer
+
+    async def ended(self, call: asyncio.Future[Any], patience: float) -> bool:
+        """Wait as long as each answer comes in time; False where one does not."""
+        while (left := self._asked_at + patience - time.monotonic()) > 0:
+            if await settled(call, left):
+                return True
+        return call.done()
+
+    def leave(self) -> Asked | None:
+        """Ask no more, and give who has not answered; None where all have, after all."""
+        with self._lock:
+            self._left = True
+            return next((each for each in self._waiting if each not in self.answers), None)
 
 
 async def settled(call: asyncio.Future[Any], patience: float) -> bool:

@@ -9,7 +9,7 @@ import pynvml as nv
 from gpuledger.readings import GpuProcess, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from gpuledger.sources.nvml.arrays import Arrays
 
 LISTS: tuple[tuple[Kind, str], ...] = (
     ("compute", "nvmlDeviceGetComputeRunningProcesses"),
@@ -17,6 +17,7 @@ LISTS: tuple[tuple[Kind, str], ...] = (
     ("mps", "nvmlDeviceGetMPSComputeRunningProcesses"),
 )
 NO_INSTANCE = 0xFFFFFFFF
+NOT_AVAILABLE = 0xFFFFFFFFFFFFFFFF
 # These drivers put another struct behind the `_v3` symbols: pids and memory came out swapped.
 SWAPPED_FROM, SWAPPED_BEFORE = (535, 43), (535, 98)
 
@@ -31,7 +32,7 @@ def list_versions(driver: str) -> tuple[str, ...]:
     return ("_v2",) if swapped else ("_v3", "_v2")
 
 
-def processes(handle: Any, versions: tuple[str, ...]) -> tuple[GpuProcess, ...]:
+def processes(arrays: Arrays, versions: tuple[str, ...]) -> tuple[GpuProcess, ...]:
     """Merge the three lists by pid; a device without one of the kinds has nobody of that kind."""
     kinds: dict[int, list[Kind]] = {}
     memory: dict[int, int | None] = {}
@@ -39,15 +40,15 @@ def processes(handle: Any, versions: tuple[str, ...]) -> tuple[GpuProcess, ...]:
     answered = False
     for kind, function in LISTS:
         try:
-            listed = _first_to_exist([getattr(nv, function + v) for v in versions], handle)
+            listed = _first_to_exist(arrays, [function + version for version in versions])
         except (nv.NVMLError_NotSupported, nv.NVMLError_FunctionNotFound):
             continue
         answered = True
-        for process in listed:
-            kinds.setdefault(process.pid, []).append(kind)
-            memory[process.pid] = _larger(memory.get(process.pid), process.usedGpuMemory)
-            gi = process.gpuInstanceId
-            instance[process.pid] = None if gi == NO_INSTANCE else gi
+        for pid, used, gi, _ in listed:
+            kinds.setdefault(pid, []).append(kind)
+            held = None if used == NOT_AVAILABLE else used
+            memory[pid] = _larger(memory.get(pid), held)
+            instance[pid] = None if gi == NO_INSTANCE else gi
     if not answered:
         raise nv.NVMLError(nv.NVML_ERROR_NOT_SUPPORTED)
     return tuple(
@@ -56,13 +57,13 @@ def processes(handle: Any, versions: tuple[str, ...]) -> tuple[GpuProcess, ...]:
     )
 
 
-def _first_to_exist(functions: list[Callable[[Any], Any]], handle: Any) -> Any:
+def _first_to_exist(arrays: Arrays, functions: list[str]) -> list[tuple[Any, ...]]:
     for function in functions[:-1]:
         try:
-            return function(handle)
+            return arrays.processes(function)
         except nv.NVMLError_FunctionNotFound:
             continue
-    return functions[-1](handle)
+    return arrays.processes(functions[-1])
 
 
 def _larger(one: int | None, other: int | None) -> int | None:

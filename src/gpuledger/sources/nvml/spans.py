@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pynvml as nv
 
@@ -12,7 +12,8 @@ from gpuledger.readings import Sample, Window
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SUCCESS = 0
+    from gpuledger.sources.nvml.arrays import Arrays
+
 AHEAD = 1_000_000  # µs that the driver's clock may be ahead of what we took for now
 
 
@@ -112,7 +113,7 @@ def merged(pieces: list[Span]) -> Span:
     return pieces[-1]._replace(samples=samples, windows=windows)
 
 
-def span(handle: Any, since: int, *, ask_samples: bool, ask_windows: bool) -> Span:
+def span(arrays: Arrays, since: int, *, ask_samples: bool, ask_windows: bool) -> Span:
     """Ask for each process's part of the windows since a time, and for the windows themselves.
 
     The windows of the GPU are asked before the samples and those of the memory after them. Where
@@ -127,49 +128,38 @@ def span(handle: Any, since: int, *, ask_samples: bool, ask_windows: bool) -> Sp
         controller: dict[int, int] = {}
         if ask_windows:
             try:
-                gpu = _windows(handle, nv.NVML_GPU_UTILIZATION_SAMPLES, since)
+                gpu = _windows(arrays, nv.NVML_GPU_UTILIZATION_SAMPLES, since)
             except nv.NVMLError as error:
                 ask_windows, windows_error = False, error
         if ask_samples:
             try:
-                samples = _samples(handle, since)
+                samples = _samples(arrays, since)
             except nv.NVMLError as error:
                 ask_samples, samples, samples_error = False, None, error
         if not ask_windows:
             windows = None
             break
         with suppress(nv.NVMLError):  # null beside each window then
-            controller = _windows(handle, nv.NVML_MEMORY_UTILIZATION_SAMPLES, since)
+            controller = _windows(arrays, nv.NVML_MEMORY_UTILIZATION_SAMPLES, since)
         windows = tuple((end, busy, controller.get(end)) for end, busy in gpu.items())
         if max(controller, default=0) <= max(gpu, default=0):
             break
     return Span(samples, windows, samples_error, windows_error)
 
 
-def _samples(handle: Any, since: int) -> tuple[Sample, ...]:
+def _samples(arrays: Arrays, since: int) -> tuple[Sample, ...]:
     try:
-        found = nv.nvmlDeviceGetProcessUtilization(handle, since)
-    except nv.NVMLError as error:
-        # Nobody has a context, or nothing is new: answers both, not failures.
-        if error.value in {nv.NVML_ERROR_NOT_FOUND, SUCCESS}:
-            return ()
-        raise
+        found = arrays.samples(since)
+    except nv.NVMLError_NotFound:
+        return ()  # nobody has a context, or nothing is new: an answer, not a failure
     return tuple(
-        Sample(
-            pid=sample.pid,
-            at=sample.timeStamp,
-            sm=sample.smUtil,
-            memory=sample.memUtil,
-            encoder=sample.encUtil,
-            decoder=sample.decUtil,
-        )
-        for sample in found
+        Sample(pid=pid, at=at, sm=sm, memory=memory, encoder=encoder, decoder=decoder)
+        for pid, at, sm, memory, encoder, decoder in found
     )
 
 
-def _windows(handle: Any, kind: int, since: int) -> dict[int, int]:
+def _windows(arrays: Arrays, kind: int, since: int) -> dict[int, int]:
     try:
-        _, found = nv.nvmlDeviceGetSamples(handle, kind, since)
+        return dict(arrays.windows(kind, since))
     except nv.NVMLError_NotFound:
         return {}
-    return {window.timeStamp: window.sampleValue.uiVal for window in found}
