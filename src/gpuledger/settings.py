@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from difflib import get_close_matches
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gpuledger.durations import duration
+from gpuledger import values
 from gpuledger.serving.addresses import Address, parse
 from gpuledger.serving.http import metrics_path
 from gpuledger.views.registry import VIEWS
@@ -21,8 +20,6 @@ from gpuledger.witnesses.proc import HOST_PROC, OWN_PROC, proc_root
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-SHORTEST_POLL = 0.25
-SOURCES = ("nvml", "simulated[:FILE]", "recorded:FILE")
 LOG_LEVELS = ("debug", "info", "warn", "error")
 LOG_FORMATS = ("text", "json")
 
@@ -45,19 +42,12 @@ class Setting(NamedTuple):
     repeatable: bool = False
 
 
-class SourceSpec(NamedTuple):
-    """Which source, and its file where it has one."""
-
-    kind: str
-    file: str | None = None
-
-
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """What `serve` runs with; `given` names the settings that are not defaults."""
 
     poll_interval: float
-    source: SourceSpec
+    source: values.SourceSpec
     node: str | None
     pod: str | None
     namespace: str | None
@@ -71,58 +61,6 @@ class Settings:
     given: frozenset[str]
 
 
-def _poll_interval(text: str) -> float:
-    seconds = duration(text)
-    if seconds < SHORTEST_POLL:
-        raise ValueError(f"{text!r} is too short: at least 250ms")
-    return seconds
-
-
-def _source(text: str) -> SourceSpec:
-    kind, _, file = text.partition(":")
-    if kind == "nvml" and not file:
-        return SourceSpec("nvml")
-    if kind == "simulated":
-        return SourceSpec("simulated", file or None)
-    if kind == "recorded":
-        if not file:
-            raise ValueError("recorded needs the trace's file: recorded:FILE")
-        return SourceSpec("recorded", file)
-    raise ValueError(f"{text!r} is no source: {_allowed(text, SOURCES)}")
-
-
-def _view(text: str) -> str:
-    if text not in VIEWS:
-        raise ValueError(f"{text!r} is no view: {_allowed(text, tuple(VIEWS))}")
-    return text
-
-
-def _count(text: str) -> int:
-    if not re.fullmatch(r"[1-9][0-9]{0,5}", text):
-        raise ValueError(f"{text!r} is no count: give a whole number from 1")
-    return int(text)
-
-
-def _folder(text: str) -> str:
-    if not Path(text).is_dir():
-        raise ValueError(f"{text!r} is no folder here")
-    return text.rstrip("/") or "/"
-
-
-def _one_of(allowed: Sequence[str]) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if text.lower() not in allowed:
-            raise ValueError(f"{text!r} is not allowed: {_allowed(text, allowed)}")
-        return text.lower()
-
-    return parse
-
-
-def _allowed(text: str, allowed: Sequence[str]) -> str:
-    near = get_close_matches(text, allowed, n=1)
-    return (f"did you mean {near[0]}? " if near else "") + f"allowed: {', '.join(allowed)}"
-
-
 TABLE = (
     Setting(
         "poll_interval",
@@ -130,7 +68,7 @@ TABLE = (
         ("--poll-interval", "--process-scan-interval"),
         ("GPULEDGER_POLL_INTERVAL", "POLL_INTERVAL", "SCRAPE_INTERVAL"),
         "5s",
-        _poll_interval,
+        values.poll_interval,
         "How often the GPUs are read; at least 250ms. Without it, a scenario or a recorded trace "
         "comes at its own pace.",
         "DURATION",
@@ -141,7 +79,7 @@ TABLE = (
         ("--source",),
         ("GPULEDGER_SOURCE",),
         "nvml",
-        _source,
+        values.source,
         "What reads the GPUs: nvml (NVIDIA's driver), simulated[:FILE] (no real node: a scenario, "
         "by default the demo), or recorded:FILE (a trace, played back).",
         "SOURCE",
@@ -162,7 +100,7 @@ TABLE = (
         ("--proc-root",),
         ("GPULEDGER_PROC_ROOT",),
         None,
-        _folder,
+        values.folder,
         f"Where the host's processes are. Default: {HOST_PROC} where it is mounted, else "
         f"{OWN_PROC}.",
         "FOLDER",
@@ -194,7 +132,7 @@ TABLE = (
         ("--view",),
         ("GPULEDGER_VIEWS",),
         None,
-        _view,
+        values.view,
         f"Show this view; naming any means only those. There are: {', '.join(VIEWS)}. "
         "Without it: all of them.",
         "NAME",
@@ -206,7 +144,7 @@ TABLE = (
         ("--no-view",),
         (),
         None,
-        _view,
+        values.view,
         "Do not show this view.",
         "NAME",
         repeatable=True,
@@ -217,7 +155,7 @@ TABLE = (
         ("--idle-polls",),
         ("GPULEDGER_IDLE_POLLS",),
         "2",
-        _count,
+        values.count,
         "How many polls in a row a process has to compute nothing to be idle.",
         "NUMBER",
     ),
@@ -247,7 +185,7 @@ TABLE = (
         ("--log-level",),
         ("GPULEDGER_LOG_LEVEL",),
         "info",
-        _one_of(LOG_LEVELS),
+        values.one_of(LOG_LEVELS),
         f"Least level that is logged: {', '.join(LOG_LEVELS)}.",
         "LEVEL",
     ),
@@ -257,7 +195,7 @@ TABLE = (
         ("--log-format",),
         ("GPULEDGER_LOG_FORMAT",),
         "text",
-        _one_of(LOG_FORMATS),
+        values.one_of(LOG_FORMATS),
         f"Form of the log on standard error: {', '.join(LOG_FORMATS)}.",
         "FORMAT",
     ),
@@ -266,7 +204,7 @@ TABLE = (
 
 def resolve(flags: Mapping[str, Sequence[str]], environ: Mapping[str, str]) -> Settings:
     """Make the settings from what was given by flags (by setting's name) and by environment."""
-    values: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     given = set()
     for row in TABLE:
         texts, where = _given(row, flags, environ)
@@ -281,12 +219,12 @@ def resolve(flags: Mapping[str, Sequence[str]], environ: Mapping[str, str]) -> S
             except ValueError as error:
                 raise SettingError(f"bad value for {where}: {error}") from error
         if row.repeatable:
-            values[row.name] = tuple(dict.fromkeys(parsed))
+            found[row.name] = tuple(dict.fromkeys(parsed))
         else:
-            values[row.name] = parsed[-1] if parsed else None
-    values["proc_root"] = values["proc_root"] or proc_root()
-    values["views"] = _chosen(values.pop("view"), values.pop("no_view"))
-    return Settings(**values, given=frozenset(given))
+            found[row.name] = parsed[-1] if parsed else None
+    found["proc_root"] = found["proc_root"] or proc_root()
+    found["views"] = _chosen(found.pop("view"), found.pop("no_view"))
+    return Settings(**found, given=frozenset(given))
 
 
 def unknown_names(environ: Iterable[str]) -> dict[str, str]:

@@ -20,6 +20,19 @@ if TYPE_CHECKING:
 
 State: TypeAlias = Literal["new", "active", "idle"]
 Poll: TypeAlias = Literal["zero", "busy", "blind"]
+Step: TypeAlias = Literal["count", "wake", "stay"]
+
+TRANSITIONS: dict[tuple[State, Poll], Step] = {
+    ("new", "zero"): "count",  # one more; at the number that is set: idle, since the first
+    ("new", "busy"): "wake",  # active, and the count begins anew
+    ("new", "blind"): "stay",
+    ("active", "zero"): "count",
+    ("active", "busy"): "wake",
+    ("active", "blind"): "stay",
+    ("idle", "zero"): "stay",
+    ("idle", "busy"): "wake",
+    ("idle", "blind"): "stay",  # the clock runs on
+}
 
 ENOUGH = 0.95  # seconds that must pass before a lack of windows tells anything
 KEPT_WHILE_MISSED = 30.0  # seconds
@@ -42,19 +55,16 @@ class Watched:
 
     def poll(self, kind: Poll, now: float, idle_polls: int) -> None:
         """Go one step by the table."""
-        if kind == "blind":
-            return
-        self.told = True
-        if kind == "busy":
+        self.told = self.told or kind != "blind"
+        step = TRANSITIONS[self.state, kind]
+        if step == "wake":
             self.state, self.zeros = "active", 0
-            return
-        if self.state == "idle":
-            return
-        if self.zeros == 0:
-            self.first_zero = now
-        self.zeros += 1
-        if self.zeros >= idle_polls:
-            self.state = "idle"
+        elif step == "count":
+            if self.zeros == 0:
+                self.first_zero = now
+            self.zeros += 1
+            if self.zeros >= idle_polls:
+                self.state = "idle"
 
     def forget(self) -> None:
         """Begin anew: who holds no memory is neither idle nor counted."""
