@@ -6,15 +6,18 @@ import asyncio
 import threading
 import time
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pynvml
 import pytest
 
 from gpuledger.clock import Clock
 from gpuledger.readings import Gpu, GpuProcess, Memory, Reading, Sample
 from gpuledger.sources.nvml import NvmlSource
 from gpuledger.sources.nvml.arrays import Arrays
+from gpuledger.sources.nvml.driver import settled
 from gpuledger.traces import TraceReader
 from tests.fakes.nvml.gpu import GIB, FakeGpu, FakeProcess
 from tests.fakes.nvml.node import FakeNode
@@ -492,6 +495,67 @@ def test_a_lost_gpu_and_its_neighbour() -> None:
         assert there.failures == {}
 
 
+@pytest.mark.parametrize(
+    ("function", "error"),
+    [
+        ("nvmlDeviceGetName", "GPU_IS_LOST"),
+        ("nvmlDeviceGetArchitecture", "RESET_REQUIRED"),
+        ("nvmlDeviceGetUUID", "GPU_IS_LOST"),
+        ("nvmlDeviceGetHandleByIndex_v2", "GPU_IS_LOST"),
+    ],
+)
+def test_a_gpu_that_is_lost_when_we_come(function: str, error: str) -> None:
+    """A GPU that cannot be opened costs nobody else, and is found when it is back."""
+    with reading(FakeNode(2, processes=1)) as reader:
+        reader.node.fail(function, error, gpu=0)
+        for _ in range(2):
+            (there,) = reader.read(5).gpus
+            assert (there.index, there.answered) == (1, True)
+        reader.node.heal()
+        assert [gpu.answered for gpu in reader.read(30).gpus] == [True, True]
+
+
+def test_lost_gpus_are_looked_for_ever_more_rarely() -> None:
+    """To look is to start the library anew: soon at first, at most every ten minutes later."""
+    with reading(FakeNode(2)) as reader:
+        reader.read(5)
+        reader.node.fail("nvmlDeviceGetMemoryInfo_v2", "GPU_IS_LOST", gpu=0)
+        begun = []
+        for poll in range(800):
+            before = reader.node.calls("nvmlInitWithFlags")
+            found = reader.read(5)
+            assert [gpu.answered for gpu in found.gpus] == [False, True]
+            if reader.node.calls("nvmlInitWithFlags") > before:
+                begun.append(poll * 5)
+        pauses = [later - sooner for sooner, later in pairwise(begun)]
+        assert begun[0] <= 35
+        assert pauses == sorted(pauses)
+        assert (pauses[0], pauses[-1]) == (60, 600)
+        reader.node.heal()
+        assert all(gpu.answered for gpu in reader.read(5).gpus)
+
+
+@pytest.mark.parametrize("function", ["nvmlDeviceGetUUID", "nvmlDeviceGetName"])
+def test_names_that_are_no_text(monkeypatch: pytest.MonkeyPatch, function: str) -> None:
+    """A name that is no UTF-8 blinds us for no other device, and for its own only if it must."""
+    ask = getattr(pynvml, function)
+
+    def broken(handle: object) -> object:
+        if pynvml.nvmlDeviceGetIndex(handle) == 0:
+            return b"\xff\xfe".decode()
+        return ask(handle)
+
+    monkeypatch.setattr(pynvml, function, broken)
+    with reading(FakeNode(2)) as reader:
+        found = reader.read(5).gpus
+        assert found[-1].model == "NVIDIA H200"
+        if function == "nvmlDeviceGetName":
+            assert (found[0].model, found[0].answered) == (None, True)
+            assert found[0].failures == {"name": "UNREADABLE"}
+        else:
+            assert len(found) == 1
+
+
 def test_no_gpus(caplog: pytest.LogCaptureFixture) -> None:
     """A node without GPUs gives an empty reading, and a sentence with what to look at, once."""
     with reading(FakeNode(0)) as reader:
@@ -532,12 +596,43 @@ def test_a_driver_that_hangs_altogether() -> None:
         found = reader.read(5)
         assert time.monotonic() - begin < 2.0
         assert not any(gpu.answered for gpu in found.gpus)
+        assert found.failures == {"driver": "TIMEOUT"}, "the source as a whole is down"
         for _ in range(20):
             reader.read(5)
         assert threading.active_count() <= threads + 8, "threads do not pile up"
         reader.node.heal()
         wait_for(lambda: all(gpu.answered for gpu in reader.read(1).gpus))
         wait_for(lambda: threading.active_count() <= threads)
+
+
+def test_an_answer_that_comes_too_late_loses_no_window() -> None:
+    """What a late answer had is in the next reading: its span, and all windows since."""
+    gpu = FakeGpu(uuid="GPU-a")
+    gpu.processes = {10: FakeProcess(share=1.0)}
+    with reading(FakeNode([gpu])) as reader:
+        before = only(reader.read(5))
+        reader.node.hang("nvmlDeviceGetTotalEnergyConsumption")
+        assert only(reader.read(5)).failures == {"device": "TIMEOUT"}
+        reader.node.heal()
+        late = reader.source._late["GPU-a"]
+        wait_for(lambda: bool(reader.loop.run_until_complete(settled(late, 1))))
+        seen = only(reader.read(5))
+        assert before.windows is not None
+        assert seen.windows is not None
+        assert seen.samples_since == before.windows[-1][0]
+        assert len(seen.windows) == 50
+        after = only(reader.read(5))
+        assert after.windows is not None
+        assert len(after.windows) == 25
+
+
+def test_a_slow_start() -> None:
+    """A start that takes its time, as it does on many GPUs, is waited for."""
+    with reading(FakeNode(2)) as reader:
+        reader.node.cost("nvmlInitWithFlags", wait_us=900_000)
+        found = reader.read(5)
+        assert [gpu.answered for gpu in found.gpus] == [True, True]
+        assert found.failures == {}
 
 
 def test_a_start_that_hangs() -> None:

@@ -4,30 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pynvml as nv
 
 from gpuledger.clock import Clock
 from gpuledger.readings import Gpu, Reading
-from gpuledger.sources.nvml.device import Device
 from gpuledger.sources.nvml.driver import Driver, Turn, settled
-from gpuledger.sources.nvml.errors import DISCONNECTED, LOST, TIMEOUT, name_of
+from gpuledger.sources.nvml.errors import DISCONNECTED, LOST, TAKEN_AWAY, TIMEOUT, name_of
+from gpuledger.sources.nvml.opening import Opened, open_devices, shut_down
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gpuledger.sources.nvml.device import Device
+
 Result = TypeVar("Result")
 
-PATIENCE = 0.5  # with one device, and with the start of the library at each poll
+PATIENCE = 0.5  # with one device
 POLL_BUDGET = 1.0  # for all devices of a poll
 LEAST_PATIENCE = 0.05
-LOOK_AGAIN = 30.0  # for devices, while one is lost or there is none
+START_PATIENCE = 3.0  # with the start of the library, once: on many GPUs it takes its time
+SLOW_START = 10.0  # a start that takes longer is told as a driver that hangs
+LOOK_AGAIN, LOOK_RARELY = 30.0, 600.0  # for devices, while one is lost or there is none
 CLOCK_STEP = 0.5
 REMEMBERED = 14.2 * 0.8  # seconds of windows that the driver keeps, less some for being late
 
-NO_GPU = "NO_GPU"
+NO_GPU, STARTING = "NO_GPU", "STARTING"
 REMEDIES = {
     "LIBRARY_NOT_FOUND": "libnvidia-ml.so.1 is not here: install NVIDIA's driver, or give the "
     "container its GPUs (docker: --gpus all; Kubernetes: runtimeClassName: nvidia)",
@@ -60,9 +63,12 @@ class NvmlSource:
         self._connected = False
         self._devices: list[Device] = []
         self._seen: dict[str, Device] = {}  # by uuid, also those that are gone
-        self._opening: asyncio.Future[list[Device]] | None = None
+        self._incomplete = False  # a device is lost, or could not be opened, or there is none
+        self._opening: asyncio.Future[Opened] | None = None
         self._late: dict[str, asyncio.Future[Any]] = {}
         self._looked = float("-inf")
+        self._pause = LOOK_AGAIN
+        self._missing = False
         self._clocks: tuple[float, float] | None = None
         self._said: str | None = None
 
@@ -78,10 +84,14 @@ class NvmlSource:
         there = {gpu.uuid for gpu in gpus}
         error = failures.get("init", LOST)
         gpus += [gone.silent(error) for uuid, gone in self._seen.items() if uuid not in there]
-        if broken := {gpu.failures.get("device") for gpu in gpus} & DISCONNECTED:
+        silent = {gpu.failures.get("device", "") for gpu in gpus}
+        if broken := silent & DISCONNECTED:
             self._connected = False
-            failures.setdefault("connection", min(str(error) for error in broken))
-        self._say(next(iter(failures.values()), None if gpus else NO_GPU))
+            failures.setdefault("connection", min(broken))
+        elif silent == {TIMEOUT}:
+            failures.setdefault("driver", TIMEOUT)
+        self._note_missing(bool(silent & TAKEN_AWAY) or not gpus)
+        self._say(next(iter(failures.values()), None if gpus else NO_GPU), monotonic)
         gpus.sort(key=lambda gpu: gpu.index)
         return Reading(at=at, monotonic=monotonic, gpus=tuple(gpus), failures=failures)
 
@@ -93,22 +103,24 @@ class NvmlSource:
 
     async def close(self) -> None:
         if self._connected and not self._late:
-            closing = self._driver.start(_shut_down)
+            closing = self._driver.start(shut_down)
             if not await settled(closing, self._patience / 2):
                 logger.debug("the driver's library did not shut down in time")
         self._driver.leave()
 
     async def _connect(self, now: float) -> str | None:
         """Start the library and look for devices, over several polls if need be."""
+        patience = self._patience
         if self._opening is None:
             self._looked = now
-            self._opening = self._driver.start(_open)
-        if not await settled(self._opening, self._patience):
+            self._connected = False
+            self._opening = self._driver.start(open_devices)
+            patience = START_PATIENCE
+        if not await settled(self._opening, patience):
             return TIMEOUT
         opened, self._opening = self._opening, None
-        self._connected = False
         try:
-            self._devices = opened.result()
+            self._devices, self._incomplete = opened.result()
         except nv.NVMLError as error:
             return name_of(error)
         self._connected = True
@@ -118,9 +130,17 @@ class NvmlSource:
             self._seen[device.uuid] = device
         return None
 
+    def _note_missing(self, missing: bool) -> None:
+        """Begin to look for devices often; ever more rarely where looking does not help."""
+        if not missing and not self._incomplete:
+            self._pause = LOOK_AGAIN
+        self._missing = missing or self._incomplete
+
     def _should_look_again(self, now: float) -> bool:
-        missing = not self._devices or len(self._seen) > len(self._devices)
-        return missing and not self._late and now - self._looked >= LOOK_AGAIN
+        if not self._missing or self._late or now - self._looked < self._pause:
+            return False
+        self._pause = min(self._pause * 2, LOOK_RARELY)
+        return True
 
     async def _ask_all(self, at: float, monotonic: float) -> list[Gpu]:
         """Ask the devices in turn; one that hangs takes little from the time of the others."""
@@ -156,6 +176,7 @@ class NvmlSource:
             return True
         if late.done():
             del self._late[device.uuid]
+            device.came_too_late()
             logger.info("GPU %d (%s) answers again", device.index, device.uuid)
         return late.done()
 
@@ -169,37 +190,17 @@ class NvmlSource:
                     device.forget_span()
         self._clocks = (at, monotonic)
 
-    def _say(self, state: str | None) -> None:
+    def _say(self, state: str | None, now: float) -> None:
         """Tell of a state of the whole driver once, with its remedy, and of its end."""
+        if state == TIMEOUT and not self._connected and now - self._looked < SLOW_START:
+            state = STARTING
         if state == self._said:
             return
         if state is None:
             logger.info("the driver answers: %d GPUs", len(self._devices))
+        elif state == STARTING:
+            logger.info("the driver's library is still starting")
         else:
             remedy = REMEDIES.get(state, "`nvidia-smi` may say more")
             logger.error("no GPUs are read: %s: %s; trying on", state, remedy)
         self._said = state
-
-
-def _open() -> list[Device]:
-    """Connect anew, whatever was before, and look for devices."""
-    _shut_down()
-    nv.nvmlInit()
-    driver = {"driver": nv.nvmlSystemGetDriverVersion()}
-    with suppress(nv.NVMLError):  # an old driver; the label stays empty
-        driver["version.nvml"] = nv.nvmlSystemGetNVMLVersion()
-    with suppress(nv.NVMLError):
-        cuda = nv.nvmlSystemGetCudaDriverVersion()
-        driver["version.cuda"] = f"{cuda // 1000}.{cuda % 1000 // 10}"
-    devices = []
-    for index in range(nv.nvmlDeviceGetCount()):
-        try:
-            devices.append(Device(index, nv.nvmlDeviceGetHandleByIndex(index), driver))
-        except nv.NVMLError as error:
-            logger.warning("GPU %d cannot be opened: %s", index, name_of(error))
-    return devices
-
-
-def _shut_down() -> None:
-    with suppress(nv.NVMLError):  # it was not running: all that was wanted
-        nv.nvmlShutdown()

@@ -41,10 +41,10 @@ class Device:
             "model": self._soft("name", nv.nvmlDeviceGetName),
             "minor": self._soft("minor", nv.nvmlDeviceGetMinorNumber),
             "pci_bus_id": self._soft("pci", lambda h: _text(nv.nvmlDeviceGetPciInfo_v3(h).busId)),
-            "driver": driver.get("driver"),
+            "driver": driver.get("driver") or None,
         }
         architecture = self._soft("arch", nv.nvmlDeviceGetArchitecture)
-        self._extra = {name: text for name, text in driver.items() if name != "driver"}
+        self._extra = {name: text for name, text in driver.items() if name != "driver" and text}
         if architecture in ARCHITECTURES:
             self._extra["arch"] = ARCHITECTURES[architecture]
         self._known_failures = self._failures
@@ -95,6 +95,10 @@ class Device:
     def goes_on_from(self, before: Device) -> None:
         """Be the same device, opened anew: its samples are asked since where they were had."""
         self._spans.go_on_from(before._spans)
+
+    def came_too_late(self) -> None:
+        """Keep the samples of an answer that nobody took for the next one."""
+        self._spans.take_back()
 
     def forget_span(self) -> None:
         """Ask for samples afresh: the wall clock that they are told in has stepped."""

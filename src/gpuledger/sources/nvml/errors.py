@@ -18,8 +18,10 @@ LOST = "GPU_IS_LOST"
 UNSUPPORTED = frozenset({"NOT_SUPPORTED", "FUNCTION_NOT_FOUND"})
 # Our connection is gone: initialise again and look for the devices again.
 DISCONNECTED = frozenset({"UNINITIALIZED", "DRIVER_NOT_LOADED", "LIB_RM_VERSION_MISMATCH"})
+# The driver has the device no more: it may be back when we look again.
+TAKEN_AWAY = frozenset({LOST, "RESET_REQUIRED"})
 # Nothing more is to be had of this device now: spare it, and us, the other calls.
-GONE = DISCONNECTED | {LOST, "RESET_REQUIRED"}
+GONE = DISCONNECTED | TAKEN_AWAY
 
 
 def name_of(error: pynvml.NVMLError) -> str:

@@ -39,6 +39,7 @@ class Spans:
         self._since: int | None = None
         self._begin: int | None = None
         self._pieces: list[Span] = []
+        self._given: tuple[int | None, list[Span]] | None = None
 
     def afresh(self) -> None:
         """Forget where the next span begins: the clock that it is told in has stepped."""
@@ -51,6 +52,7 @@ class Spans:
 
     def ask(self, ask: Callable[[int], Span], now: int, first: int) -> Span:
         """Ask since where the last answer ended; both times are in µs, `first` is for the first."""
+        self._given = None
         since = self._since or now - first
         if self._begin is None:
             self._begin = since
@@ -70,9 +72,16 @@ class Spans:
         if newest.samples_error is not None:
             return begin, newest  # what was had before it comes with the next answer
         whole = merged(self._pieces) if len(self._pieces) > 1 else newest
+        self._given = (begin, self._pieces)
         self._begin = None
         self._pieces = []
         return begin, whole
+
+    def take_back(self) -> None:
+        """Have again what was given last: it came too late for its reading."""
+        if self._given is not None:
+            self._begin, self._pieces = self._given
+            self._given = None
 
 
 def _of_this_clock(found: Span, now: int) -> Span:
