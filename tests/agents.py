@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import subprocess
 import sys
 import time
 import urllib.request
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -63,7 +65,10 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 
 @contextmanager
 def running(
-    folder: Path, *flags: str, environ: Mapping[str, str] | None = None
+    folder: Path,
+    *flags: str,
+    environ: Mapping[str, str] | None = None,
+    limit: tuple[int, tuple[int, int]] | None = None,
 ) -> Iterator[RunningAgent]:
     """Run `gpuledger serve` until the block ends; it listens when the block begins."""
     log = folder / f"agent-{time.monotonic_ns()}.log"
@@ -74,6 +79,7 @@ def running(
             stderr=stderr,
             stdout=subprocess.DEVNULL,
             text=True,
+            preexec_fn=None if limit is None else partial(resource.setrlimit, *limit),  # noqa: PLW1509
         )
     agent = RunningAgent(process, log)
     try:

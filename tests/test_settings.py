@@ -84,6 +84,12 @@ def test_views() -> None:
         ("poll_interval", "5x", "bad value for --poll-interval: '5x' is not a duration"),
         ("poll_interval", "100ms", "'100ms' is too short: at least 250ms"),
         ("poll_interval", "", "'' is not a duration"),
+        ("poll_interval", "1h1s", "is too long: at most 1h"),
+        ("poll_interval", "9" * 400, "is too long: at most 1h"),
+        ("proc_root", "/tmp", "is no /proc"),
+        ("idle_polls", "0", "is no count"),
+        ("metrics_path", "//", "cannot be the metrics' path"),
+        ("metrics_path", "/../x", "cannot be the metrics' path"),
         ("listen_address", "nonsense", "bad value for --listen-address: 'nonsense'"),
         ("listen_address", ":70000", "port"),
         ("metrics_path", "metrics", "begins with /"),
@@ -112,6 +118,12 @@ def test_a_bad_variable_is_named() -> None:
         settings({"SCRAPE_INTERVAL": "10 minutes"})
 
 
+def test_a_list_of_nothing() -> None:
+    """A variable that holds separators alone is no choice of anything."""
+    with pytest.raises(SettingError, match="',' is a list of nothing"):
+        settings({"GPULEDGER_VIEWS": ","})
+
+
 def test_what_kubernetes_puts_into_the_environment() -> None:
     """A Service called http gives HTTP_PORT=tcp://…; the sentence says where that comes from."""
     with pytest.raises(SettingError, match="Kubernetes sets a variable like this"):
@@ -138,6 +150,7 @@ def test_a_misspelt_variable_is_noticed() -> None:
         "HOME": "/",
     }
     assert unknown_names(environ) == {"GPULEDGER_POL_INTERVAL": "GPULEDGER_POLL_INTERVAL"}
+    assert unknown_names({"GPULEDGER_PORT": "9400"}).keys() == {"GPULEDGER_PORT"}
 
 
 def test_the_table_is_whole() -> None:

@@ -29,7 +29,7 @@ gpus = st.builds(
     memory=st.none() | st.builds(Memory, total=numbers, used=numbers),
     energy_millijoules=numbers,
     mig=st.none() | st.booleans(),
-    processes=st.none() | st.lists(processes).map(tuple),
+    processes=st.none() | st.lists(processes, unique_by=lambda p: p.pid).map(tuple),
     samples=st.none() | st.lists(samples).map(tuple),
     failures=st.dictionaries(st.text(), st.text()),
     extra=st.dictionaries(st.text(), st.integers(-5, 2**40) | st.floats(0, 9) | st.text()),
@@ -49,7 +49,10 @@ def write(path: Path, readings: list[Reading]) -> Path:
     return path
 
 
-@given(found=st.lists(gpus, max_size=3), suffix=st.sampled_from(SUFFIXES))
+@given(
+    found=st.lists(gpus, max_size=3, unique_by=(lambda g: g.index, lambda g: g.uuid)),
+    suffix=st.sampled_from(SUFFIXES),
+)
 def test_round_trip(
     tmp_path_factory: pytest.TempPathFactory, found: list[Gpu], suffix: str
 ) -> None:
@@ -138,6 +141,37 @@ def test_a_corrupt_line_is_named(tmp_path: Path, suffix: str) -> None:
     assert seen == readings_of(2)
 
 
+GPU = '{"index":0,"uuid":"a"}'
+
+
+def of_gpu(facts: bytes) -> bytes:
+    return b'{"at":1,"monotonic":2,"gpus":[{"index":0,"uuid":"a",%b}]}' % facts
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (b'{"at":1,"monotonic":2,"failures":{"a":"\xff"}}', "not a reading"),
+        (b'{"at":1,"monotonic":2,"x":' + b"[" * 100_000, "not a reading"),
+        (b'{"at":1,"monotonic":2,"gpus":[{"index":0,"uuid":"a","samples_since":%s}]}', "<= 9"),
+        (b'{"at":1,"monotonic":2,"gpus":[{"index":-1,"uuid":"a"}]}', ">= 0"),
+        (f'{{"at":1,"monotonic":2,"gpus":[{GPU},{GPU}]}}'.encode(), "a GPU is in it twice"),
+        (of_gpu(b'"processes":[{"pid":7},{"pid":7}]'), "a process of GPU 0 is in it twice"),
+        (of_gpu(b'"samples":[{"pid":7,"at":1,"sm":-3}]'), ">= 0"),
+    ],
+)
+def test_garbage_of_every_kind(tmp_path: Path, line: bytes, says: str) -> None:
+    """Whatever stands in a line, the reader says its number and goes no further."""
+    path = tmp_path / "t.jsonl"
+    line = line.replace(b"%s", b"9" * 400)
+    path.write_bytes(b'{"format":"gpuledger-trace","version":1}\n{"at":1,"monotonic":1}\n' + line)
+    seen: list[Reading] = []
+    with TraceReader(path) as trace, pytest.raises(TraceError, match="line 3: ") as raised:
+        iter_into(trace, seen)
+    assert says in str(raised.value)
+    assert len(seen) == 1
+
+
 def test_time_goes_forward(tmp_path: Path) -> None:
     """A reading that is not later than the one before it is damage, not a negative interval."""
     path = write(tmp_path / "t.jsonl", [readings_of(2)[1], readings_of(1)[0]])
@@ -151,6 +185,8 @@ def test_time_goes_forward(tmp_path: Path) -> None:
         (b"", "not a gpuledger trace"),
         (b"hello\n", "not a gpuledger trace"),
         (b'{"format":"other","version":1}\n', "not a gpuledger trace"),
+        (b'{"format":"gpuledger-trace","version":1,"poll_interval":-5}\n', "poll_interval"),
+        (b'{"format":"gpuledger-trace","version":1,"poll_interval":1e308}\n', "poll_interval"),
         (b'{"format":"gpuledger-trace","version":2}\n', "version 2.*reads version 1"),
         (b"\x1f\x8bnonsense", "damaged or truncated"),
         (b"\x28\xb5\x2f\xfdnonsense", "damaged or truncated"),

@@ -14,6 +14,8 @@ FORMAT = "gpuledger-trace"
 VERSION = 1
 
 Number: TypeAlias = int | float
+Whole: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Positive: TypeAlias = Whole | Annotated[float, Meta(ge=0)]
 Kind: TypeAlias = Literal["compute", "graphics", "mps"]
 
 
@@ -28,76 +30,76 @@ class _Fact(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Memory(_Fact, frozen=True):
     """The device's memory in bytes; `used` is without the driver's own reserve."""
 
-    total: Annotated[int | None, _says("all of it")] = None
-    used: Annotated[int | None, _says("held by somebody, without the driver's reserve")] = None
-    reserved: Annotated[int | None, _says("the driver's own reserve")] = None
-    free: Annotated[int | None, _says("held by nobody")] = None
+    total: Annotated[Whole | None, _says("all of it")] = None
+    used: Annotated[Whole | None, _says("held by somebody, without the driver's reserve")] = None
+    reserved: Annotated[Whole | None, _says("the driver's own reserve")] = None
+    free: Annotated[Whole | None, _says("held by nobody")] = None
 
 
 class Utilization(_Fact, frozen=True):
     """What the driver says of the device at that moment, in percent."""
 
-    gpu: Annotated[Number | None, _says("time with a kernel on the device")] = None
-    memory: Annotated[Number | None, _says("time in which the memory controller worked")] = None
-    encoder: Annotated[Number | None, _says("video encoder")] = None
-    decoder: Annotated[Number | None, _says("video decoder")] = None
+    gpu: Annotated[Positive | None, _says("time with a kernel on the device")] = None
+    memory: Annotated[Positive | None, _says("time in which the memory controller worked")] = None
+    encoder: Annotated[Positive | None, _says("video encoder")] = None
+    decoder: Annotated[Positive | None, _says("video decoder")] = None
 
 
 class GpuProcess(_Fact, frozen=True):
     """A process in the driver's lists of one device, merged by pid."""
 
-    pid: Annotated[int, _says("process id, in the pid namespace of the driver")]
+    pid: Annotated[Whole, _says("process id, in the pid namespace of the driver")]
     kinds: Annotated[tuple[Kind, ...], _says("the lists that it was in")] = ()
-    memory: Annotated[int | None, _says("bytes of device memory")] = None
-    instance: Annotated[int | None, _says("GPU instance (MIG) that it was listed on")] = None
+    memory: Annotated[Whole | None, _says("bytes of device memory")] = None
+    instance: Annotated[Whole | None, _says("GPU instance (MIG) that it was listed on")] = None
 
 
 class Sample(_Fact, frozen=True):
     """A process's part of the windows of the reading's span, as the driver answered."""
 
-    pid: Annotated[int, _says("process id, in the pid namespace of the driver")]
-    at: Annotated[int, _says("end of the last window that it owned, µs of wall clock")]
-    sm: Annotated[Number | None, _says("its part of the span, percent; 99 is full")] = None
-    memory: Annotated[Number | None, _says("memory controller, percent")] = None
-    encoder: Annotated[Number | None, _says("video encoder, percent")] = None
-    decoder: Annotated[Number | None, _says("video decoder, percent")] = None
+    pid: Annotated[Whole, _says("process id, in the pid namespace of the driver")]
+    at: Annotated[Whole, _says("end of the last window that it owned, µs of wall clock")]
+    sm: Annotated[Positive | None, _says("its part of the span, percent; 99 is full")] = None
+    memory: Annotated[Positive | None, _says("memory controller, percent")] = None
+    encoder: Annotated[Positive | None, _says("video encoder, percent")] = None
+    decoder: Annotated[Positive | None, _says("video decoder, percent")] = None
 
 
 # The driver's own window of time: its end (µs of wall clock), GPU %, memory-controller %.
-Window: TypeAlias = tuple[int, Number, Number | None]
+Window: TypeAlias = tuple[Whole, Positive, Positive | None]
 
 
 class Instance(_Fact, frozen=True):
     """A piece of a device that MIG has cut."""
 
-    gi: Annotated[int, _says("id of the GPU instance")]
-    ci: Annotated[int | None, _says("id of the compute instance")] = None
+    gi: Annotated[Whole, _says("id of the GPU instance")]
+    ci: Annotated[Whole | None, _says("id of the compute instance")] = None
     uuid: Annotated[str | None, _says("the instance's own uuid")] = None
     profile: Annotated[str | None, _says("name of its profile")] = None
-    slices: Annotated[int | None, _says("compute slices that it has")] = None
+    slices: Annotated[Whole | None, _says("compute slices that it has")] = None
     memory: Annotated[Memory | None, _says("its memory")] = None
     activity: Annotated[
-        Number | None, _says("its mean activity since the reading before, 0 to 1")
+        Positive | None, _says("its mean activity since the reading before, 0 to 1")
     ] = None
 
 
 class Gpu(_Fact, frozen=True):
     """One GPU, as far as it answered."""
 
-    index: Annotated[int, _says("index, in the driver's order")]
+    index: Annotated[Whole, _says("index, in the driver's order")]
     uuid: Annotated[str, _says("the device's uuid")]
     model: Annotated[str | None, _says("product name")] = None
-    minor: Annotated[int | None, _says("N of its /dev/nvidiaN")] = None
+    minor: Annotated[Whole | None, _says("N of its /dev/nvidiaN")] = None
     pci_bus_id: Annotated[str | None, _says("PCI address")] = None
     driver: Annotated[str | None, _says("version of the driver")] = None
     memory: Annotated[Memory | None, _says("its memory")] = None
-    energy_millijoules: Annotated[int | None, _says("energy counter")] = None
+    energy_millijoules: Annotated[Whole | None, _says("energy counter")] = None
     power_milliwatts: Annotated[
-        int | None,
+        Whole | None,
         _says("power as the driver gives it: a mean over 1 s on Ampere (but GA100) and newer"),
     ] = None
-    power_instant_milliwatts: Annotated[int | None, _says("power at that moment")] = None
-    power_limit_milliwatts: Annotated[int | None, _says("the limit that is enforced")] = None
+    power_instant_milliwatts: Annotated[Whole | None, _says("power at that moment")] = None
+    power_limit_milliwatts: Annotated[Whole | None, _says("the limit that is enforced")] = None
     utilization: Annotated[Utilization | None, _says("the device's own percentages")] = None
     temperature_celsius: Annotated[Number | None, _says("temperature of the GPU")] = None
     mig: Annotated[bool | None, _says("whether MIG is on")] = None
@@ -106,7 +108,7 @@ class Gpu(_Fact, frozen=True):
         tuple[GpuProcess, ...] | None, _says("who has a context; null: a list failed")
     ] = None
     samples_since: Annotated[
-        int | None,
+        Whole | None,
         _says(
             "begin of the span of `samples` and `windows`, µs of wall clock; "
             "left out: the newest time in the reading before"
@@ -152,7 +154,7 @@ class Process(_Fact, frozen=True):
 
     start: Annotated[float | None, _says("its start, on the clock of `monotonic`")] = None
     name: Annotated[str | None, _says("comm")] = None
-    uid: Annotated[int | None, _says("user id")] = None
+    uid: Annotated[Whole | None, _says("user id")] = None
     user: Annotated[str | None, _says("user name")] = None
     cgroup: Annotated[str | None, _says("text of /proc/PID/cgroup")] = None
     device_files: Annotated[
@@ -265,5 +267,6 @@ class Header(_Fact, frozen=True):
     boot_id: Annotated[str | None, _says("tells one boot of the node from another")] = None
     source: Annotated[str | None, _says("what read the GPUs")] = None
     poll_interval: Annotated[
-        float | None, _says("seconds between readings; left out: their median interval")
+        Annotated[float, Meta(ge=0.05, le=86400)] | None,
+        _says("seconds between readings; left out: their median interval"),
     ] = None

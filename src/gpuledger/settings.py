@@ -18,7 +18,7 @@ from gpuledger.views.registry import VIEWS
 from gpuledger.witnesses.proc import HOST_PROC, OWN_PROC, proc_root
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 LOG_LEVELS = ("debug", "info", "warn", "error")
 LOG_FORMATS = ("text", "json")
@@ -100,7 +100,7 @@ TABLE = (
         ("--proc-root",),
         ("GPULEDGER_PROC_ROOT",),
         None,
-        values.folder,
+        values.proc,
         f"Where the host's processes are. Default: {HOST_PROC} where it is mounted, else "
         f"{OWN_PROC}.",
         "FOLDER",
@@ -227,12 +227,17 @@ def resolve(flags: Mapping[str, Sequence[str]], environ: Mapping[str, str]) -> S
     return Settings(**found, given=frozenset(given))
 
 
-def unknown_names(environ: Iterable[str]) -> dict[str, str]:
+def unknown_names(environ: Mapping[str, str]) -> dict[str, str]:
     """Find variables that look like settings of ours and are none, each with the nearest."""
     known = [name for row in TABLE for name in row.environ]
     ours = [name for name in environ if name.startswith("GPULEDGER_") and name not in known]
     # Kubernetes gives every container such variables of a Service that is called gpuledger.
-    ours = [n for n in ours if not re.search(r"_SERVICE_(HOST|PORT)|_PORT(_\d+_|$)", n)]
+    ours = [
+        name
+        for name in ours
+        if not re.search(r"_SERVICE_(HOST|PORT)|_PORT_\d+_(TCP|UDP|SCTP)", name)
+        and not re.match(r"(tcp|udp|sctp)://", environ[name])
+    ]
     return {name: "".join(get_close_matches(name, known, n=1)) for name in ours}
 
 
@@ -244,8 +249,12 @@ def _given(
         return list(texts), row.flags[0]
     for name in row.environ:
         if text := environ.get(name, "").strip():
-            texts = re.split(r"[,\s]+", text.strip(", ")) if row.repeatable else [text]
-            return list(texts), f"{name} in the environment"
+            where = f"{name} in the environment"
+            if not row.repeatable:
+                return [text], where
+            if not (several := [part for part in re.split(r"[,\s]+", text) if part]):
+                raise SettingError(f"bad value for {where}: {text!r} is a list of nothing")
+            return several, where
     return [], ""
 
 

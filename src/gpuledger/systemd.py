@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+logger = logging.getLogger("gpuledger.systemd")
 
 
 def notify(message: str, environ: Mapping[str, str] = os.environ) -> None:
@@ -17,9 +20,14 @@ def notify(message: str, environ: Mapping[str, str] = os.environ) -> None:
         return
     if address.startswith("@"):
         address = "\0" + address[1:]
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
-        sock.connect(address)
-        sock.sendall(message.encode())
+    kind = socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
+    try:
+        with socket.socket(socket.AF_UNIX, kind) as sock:
+            sock.connect(address)
+            sock.send(message.encode())
+    except OSError as error:
+        # Whether systemd hears us is its affair; what we do must not hang on it.
+        logger.warning("systemd was not told %r: %s", message.partition("\n")[0], error)
 
 
 def watchdog_seconds(environ: Mapping[str, str] = os.environ) -> float | None:

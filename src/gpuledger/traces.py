@@ -26,6 +26,9 @@ ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 LONGEST_LINE = 64 << 20
 INTERVALS_LOOKED_AT = 101
 
+# What a line may do to the decoder: no JSON or another schema, no UTF-8, nested without end.
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
 _header = msgspec.json.Decoder(Header)
 _reading = msgspec.json.Decoder(Reading)
 
@@ -70,11 +73,13 @@ class TraceReader:
         while line := self._next_line():
             try:
                 reading = _reading.decode(line)
-            except msgspec.DecodeError as error:
+            except UNREADABLE as error:
                 truncated = "" if line.endswith(b"\n") else "; the line is not ended: truncated?"
                 raise self._damage(f"not a reading: {error}{truncated}") from error
             if reading.monotonic <= last:
                 raise self._damage("its `monotonic` is not later than the reading's before it")
+            if (twice := _twice(reading)) is not None:
+                raise self._damage(f"{twice} is in it twice")
             last = reading.monotonic
             yield reading
 
@@ -82,10 +87,10 @@ class TraceReader:
         line = self._next_line()
         try:
             header = _header.decode(line)
-        except msgspec.DecodeError as error:
-            raise self._no_trace() from error
+        except UNREADABLE as error:
+            raise self._no_trace(str(error)) from error
         if header.format != FORMAT:
-            raise self._no_trace()
+            raise self._no_trace(f"its format is {header.format!r}")
         if header.version != VERSION:
             raise TraceError(
                 f"{self.path}: a trace of version {header.version}; "
@@ -109,10 +114,10 @@ class TraceReader:
     def _damage(self, why: str) -> TraceError:
         return TraceError(f"{self.path}: line {self._line}: {why}")
 
-    def _no_trace(self) -> TraceError:
+    def _no_trace(self, why: str) -> TraceError:
         return TraceError(
             f"{self.path}: not a gpuledger trace: its first line has to be "
-            f'{{"format":"{FORMAT}","version":{VERSION},…}}'
+            f'{{"format":"{FORMAT}","version":{VERSION},…}}: {why}'
         )
 
 
@@ -168,6 +173,18 @@ def interval_of(path: str | Path) -> float | None:
         except TraceError:
             pass  # whoever reads that far will be told
     return median(b - a for a, b in pairwise(times)) if times[1:] else None
+
+
+def _twice(reading: Reading) -> str | None:
+    """Name what stands twice in a reading and may not: it would be two series of one name."""
+    uuids = [gpu.uuid for gpu in reading.gpus]
+    if len(set(uuids)) < len(uuids) or len({g.index for g in reading.gpus}) < len(uuids):
+        return "a GPU"
+    for gpu in reading.gpus:
+        pids = [process.pid for process in gpu.processes or ()]
+        if len(set(pids)) < len(pids):
+            return f"a process of GPU {gpu.index}"
+    return None
 
 
 def _decompressed(raw: BinaryIO, path: Path) -> BinaryIO:

@@ -13,7 +13,7 @@ from gpuledger.views.registry import VIEWS
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-SHORTEST_POLL = 0.25
+SHORTEST_POLL, LONGEST_POLL = 0.25, 3600.0
 SOURCES = ("nvml", "simulated[:FILE]", "recorded:FILE")
 
 
@@ -28,6 +28,8 @@ def poll_interval(text: str) -> float:
     seconds = duration(text)
     if seconds < SHORTEST_POLL:
         raise ValueError(f"{text!r} is too short: at least 250ms")
+    if seconds > LONGEST_POLL:
+        raise ValueError(f"{text[:40]!r} is too long: at most 1h")
     return seconds
 
 
@@ -56,9 +58,9 @@ def count(text: str) -> int:
     return int(text)
 
 
-def folder(text: str) -> str:
-    if not Path(text).is_dir():
-        raise ValueError(f"{text!r} is no folder here")
+def proc(text: str) -> str:
+    if not Path(text, "stat").is_file():
+        raise ValueError(f"{text!r} is no /proc: it has no file `stat`")
     return text.rstrip("/") or "/"
 
 

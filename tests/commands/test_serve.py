@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import compileall
+import contextlib
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -16,7 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import gpuledger
-from tests.agents import PATIENCE, run, running
+from tests.agents import PATIENCE, environment, run, running
 from tests.fakes.nvml import FakeNode, FakeProcess
 
 if TYPE_CHECKING:
@@ -212,6 +214,54 @@ def test_systemd(tmp_path: Path, node: FakeNode) -> None:
         while said == b"WATCHDOG=1":
             said = systemd.recv(1000)
         assert said == b"STOPPING=1"
+
+
+@pytest.mark.parametrize("where", ["gone", "@gone", "vsock:2:1234", "deaf"])
+def test_a_systemd_that_does_not_listen(tmp_path: Path, where: str) -> None:
+    """A socket that is not there, or that nobody reads, neither stops nor delays anything."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as deaf:
+        deaf.bind(str(tmp_path / "deaf"))
+        address = str(tmp_path / where) if where in {"gone", "deaf"} else where
+        environ = {"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "20000"}
+        with running(tmp_path, environ=environ) as agent:
+            time.sleep(1)
+            assert agent.get("/healthz") == "OK\n"
+            agent.process.terminate()
+            assert agent.process.wait(PATIENCE) == 0
+        assert "Traceback" not in agent.log
+
+
+@pytest.mark.parametrize("pause", [0.06, 0.1, 0.15, 0.2, 0.3])
+def test_a_signal_while_it_starts(node: FakeNode, pause: float) -> None:
+    """A signal that comes in the middle of the start ends it too."""
+    code = "import sys; from gpuledger.commands import main; print('here', flush=True); main()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, "serve", "--listen-address", "127.0.0.1:0"],
+        env=environment(node.environ()),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(pause)
+        process.terminate()
+        assert process.wait(PATIENCE) == 0
+
+
+def test_few_files(tmp_path: Path) -> None:
+    """With few open files allowed, idle clients and many processes leave room for a scrape."""
+    limit = (resource.RLIMIT_NOFILE, (96, 96))
+    with (
+        contextlib.ExitStack() as clients,
+        running(tmp_path, limit=limit) as agent,
+    ):
+        host, port = agent.url.removeprefix("http://").split(":")
+        for _ in range(100):
+            clients.enter_context(socket.create_connection((host, int(port))))
+        begin = time.monotonic()
+        assert "gpuledger_build_info" in agent.get()
+        assert time.monotonic() - begin < 1
+        assert "out of system resource" not in agent.log
 
 
 def test_a_port_in_use() -> None:

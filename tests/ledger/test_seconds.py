@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from gpuledger.ledger.seconds import parts
+from gpuledger.ledger.seconds import newest_time, parts
 from gpuledger.readings import Gpu, GpuProcess, Process, Sample
 
 SINCE = 1_000_000
@@ -45,6 +46,18 @@ def test_a_sample_of_another_time_is_unknown() -> None:
     """A busy sample from before the span is stale; one of 0 says when the last window was."""
     samples = (Sample(pid=1, at=900_000, sm=50), Sample(pid=2, at=900_000, sm=0))
     assert parts(gpu_of({1: "c", 2: "c"}, samples), {}) == {1: None, 2: 0}
+
+
+def test_a_span_that_does_not_say_its_begin() -> None:
+    """It begins with the newest time of the reading before; without one too, samples are equal."""
+    gpu = gpu_of({1: "c"}, (Sample(pid=1, at=4_000_000, sm=50),))
+    silent = replace(gpu, samples_since=None)
+    assert parts(silent, {}, before=4_000_000) == {1: None}
+    assert parts(silent, {}, before=3_000_000) == {1: 50}
+    two = (Sample(pid=1, at=10**15, sm=80), Sample(pid=1, at=10**15 + 1, sm=60))
+    assert parts(replace(silent, samples=two), {}) == {1: 70}
+    assert newest_time(gpu) == 4_000_000
+    assert newest_time(replace(gpu, windows=((5_000_000, 0, 0),))) == 5_000_000
 
 
 def test_several_samples_of_one_process() -> None:

@@ -195,6 +195,7 @@ def test_label_blocks_are_evicted_with_their_entity() -> None:
         ),
         ("text/plain;version=0.0.4;q=0.9, application/openmetrics-text; q=0.5", "text"),
         ("application/openmetrics-text;version=2.0.0,text/plain;q=0.3", "text"),
+        ("application/openmetrics-text;version=0.0.1", "text"),
         ("text/html,application/xhtml+xml", "text"),
         ("application/openmetrics-text;q=banana", "text"),
         (";;;,,,=", "text"),
@@ -215,6 +216,9 @@ def test_negotiation(accept: str, form: Format) -> None:
         ("*", True),
         ("identity", False),
         ("br;q=1.0", False),
+        ("*;q=1, gzip;q=0", False),
+        ("*;q=0, gzip", True),
+        ("x-gzip", True),
     ],
 )
 def test_gzip_negotiation(header: str, wanted: bool) -> None:

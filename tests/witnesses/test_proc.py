@@ -55,13 +55,44 @@ def test_one_that_ended_is_left_out() -> None:
         assert known.look([pid, 2**22 + 5]) == {}
 
 
+def test_a_name_that_changes(tmp_path: Path) -> None:
+    """A name is read once: one list that failed, and a process that renamed itself, change none."""
+    with sleeping() as pid, witness() as known:
+        known._root = str(tmp_path)
+        stat(tmp_path, pid, "python", 100)
+        known.look([pid])
+        stat(tmp_path, pid, "pt_main_thread", 100)
+        known.look([])
+        assert known.look([pid])[pid].name == "python"
+
+
+@pytest.mark.parametrize("text", ["", "77 (x", "77 (x) S 1", "77 (x) " + "word " * 30])
+def test_what_is_no_proc(tmp_path: Path, text: str) -> None:
+    """A file that is no `stat` names nobody, and stops no poll."""
+    (tmp_path / "77").mkdir()
+    (tmp_path / "77" / "stat").write_text(text)
+    with witness(str(tmp_path)) as known:
+        assert known.look([77]) == {}
+
+
+def test_descriptors_are_bounded() -> None:
+    """Past a quarter of what we may open, processes are looked at without a descriptor."""
+    with sleeping() as one, sleeping() as other, witness() as known:
+        known._most = 1
+        before = open_files()
+        assert known.look([one, other]).keys() == {one, other}
+        assert open_files() == before + 1
+        assert known.look([one, other]).keys() == {one, other}
+
+
 def test_what_is_not_asked_for_is_forgotten() -> None:
-    """No descriptor is kept of a process that holds no GPU any more."""
+    """No descriptor is kept for long of a process that holds no GPU any more."""
     before = open_files()
     with witness() as known, sleeping() as one, sleeping() as other:
         known.look([one, other])
         assert open_files() == before + 3
-        known.look([other])
+        for _ in range(proc.KEPT_LOOKS + 1):
+            known.look([other])
         assert open_files() == before + 2
     assert open_files() == before
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import signal
+import sys
 from difflib import get_close_matches
 from typing import Any
 
@@ -29,6 +31,9 @@ class Commands(click.Group):
             near = get_close_matches(cmd_name, COMMANDS, n=1)
             hint = f"did you mean {near[0]}? " if near else ""
             ctx.fail(f"{cmd_name!r} is no command: {hint}there are {', '.join(COMMANDS)}")
+        if cmd_name == DEFAULT:
+            # Until the loop takes the signals: as a container's first process we would lose them.
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         command = importlib.import_module(f"gpuledger.commands.{cmd_name}").command
         assert isinstance(command, click.Command)
         return command

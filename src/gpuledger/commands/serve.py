@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import os
+import resource
 import signal
 import sys
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from gpuledger.commands.options import GroupedCommand
 from gpuledger.serving.addresses import ListenError, listen, shown
 from gpuledger.serving.http import application
 from gpuledger.serving.pages import NodePages
+from gpuledger.serving.protocol import Limits
 from gpuledger.serving.server import Server
 from gpuledger.settings import SettingError, Settings, resolve, unknown_names
 from gpuledger.traces import TraceError
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
     from gpuledger.sources import Source
 
+MANY_FILES = 65536
 GRACE = 0.3  # for requests in work, and again for the driver, when a signal ends us
 
 logger = logging.getLogger("gpuledger.serve")
@@ -92,6 +95,7 @@ async def serve(settings: Settings, source: Source, sockets: list[socket.socket]
     """Serve until a signal; scrapes that come before the first reading wait for it."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    files = _more_files()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     interval = settings.poll_interval
@@ -107,7 +111,8 @@ async def serve(settings: Settings, source: Source, sockets: list[socket.socket]
         constant_of={"idle": {"pod": settings.pod, "namespace": settings.namespace}},
         ready=agent.why_not_ready,
     )
-    server = Server(application(pages), sockets)
+    limits = Limits(connections=min(Limits.connections, files // 4))
+    server = Server(application(pages), sockets, limits)
     logger.info("gpuledger %s reads %s every %g s", __version__, source.name, interval)
     polling = asyncio.create_task(agent.run(pages.renew))
     stopping = asyncio.create_task(stop.wait())
@@ -126,15 +131,25 @@ async def serve(settings: Settings, source: Source, sockets: list[socket.socket]
             systemd.notify(f"READY=1\nSTATUS=reading {source.name} every {interval:g} s")
         await _until_stopped(polling, stopping)
     finally:
-        systemd.notify("STOPPING=1")
         for task in tasks:
             task.cancel()
+        systemd.notify("STOPPING=1")
         await server.stop(GRACE)
         await source.close()
         if processes is not None:
             processes.close()
     logger.info("stopped")
     return 0
+
+
+def _more_files() -> int:
+    """Allow ourselves as many open files as we may have; give how many those are."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = MANY_FILES if hard == resource.RLIM_INFINITY else min(hard, MANY_FILES)
+    if soft == resource.RLIM_INFINITY or soft >= most:
+        return most
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    return most
 
 
 async def _until_stopped(polling: asyncio.Task[None], stopping: asyncio.Task[bool]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from gpuledger.ledger.seconds import parts
+from gpuledger.ledger.seconds import newest_time, parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,6 +84,7 @@ class Idleness:
         self._idle_polls = idle_polls
         self._watched: dict[str, dict[int, Watched]] = {}
         self._told_at: dict[str, float] = {}
+        self._newest: dict[str, int | None] = {}
         self._clocks: tuple[float, float] | None = None
         self._at = 0.0
         self.now = 0.0
@@ -95,7 +96,9 @@ class Idleness:
         for gpu in reading.gpus:
             watched = self._watched.setdefault(gpu.uuid, {})
             self._meet(gpu, watched, reading)
-            found = None if stepped else parts(gpu, reading.processes)
+            before = self._newest.get(gpu.uuid)
+            found = None if stepped else parts(gpu, reading.processes, before)
+            self._newest[gpu.uuid] = newest_time(gpu) or before
             self._poll(gpu, watched, found)
 
     def of(self, gpu: Gpu) -> Iterator[Watched]:

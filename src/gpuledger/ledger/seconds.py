@@ -15,15 +15,22 @@ FULL = 100  # percent; more is garbage
 Parts = dict[int, float | None]
 
 
-def parts(gpu: Gpu, known: Mapping[int, Process]) -> Parts | None:
+def newest_time(gpu: Gpu) -> int | None:
+    """Give the newest time that a reply names, where the next one's span begins."""
+    times = [end for end, _, _ in gpu.windows or ()] or [s.at for s in gpu.samples or ()]
+    return max(times, default=None)
+
+
+def parts(gpu: Gpu, known: Mapping[int, Process], before: int | None = None) -> Parts | None:
     """Give each listed process's part of the span in percent, None where it cannot be told.
 
     None altogether: the driver did not say. A process without a sample in a reply that succeeded
-    owned no window, so its part is 0.
+    owned no window, so its part is 0. `before` is the newest time of the reading before, where the
+    span begins if the reading itself does not say.
     """
     if gpu.samples is None or gpu.processes is None:
         return None
-    since = gpu.samples_since or 0
+    since = before if gpu.samples_since is None else gpu.samples_since
     of: dict[int, list[Sample]] = {}
     for sample in gpu.samples:
         of.setdefault(sample.pid, []).append(sample)
@@ -35,14 +42,18 @@ def parts(gpu: Gpu, known: Mapping[int, Process]) -> Parts | None:
     return found
 
 
-def _part(samples: list[Sample], since: int) -> float | None:
+def _part(samples: list[Sample], since: int | None) -> float | None:
     """Give the mean of a process's samples, each of which goes back to the one before it."""
     busy = covered = 0.0
     begin = since
     for sample in sorted(samples, key=lambda sample: sample.at):
         # Garbage, or of another time: a sample of 0 may be old, it says when the last window was.
-        if sample.sm is None or sample.sm > FULL or (sample.sm and sample.at <= since):
+        if sample.sm is None or sample.sm > FULL:
             return None
+        if sample.sm and since is not None and sample.at <= since:
+            return None
+        if begin is None:
+            begin = sample.at - 1  # nobody knows how far back the first of all goes
         length = max(sample.at - begin, 1)
         busy += sample.sm * length
         covered += length

@@ -132,7 +132,7 @@ def negotiated(accept: str) -> Format:
         options = dict(p.replace(" ", "").partition("=")[::2] for p in parameters)
         form: Format
         if media.lower() == "application/openmetrics-text":
-            if options.get("version", "1.0.0") not in {"1.0.0", "0.0.1"}:
+            if options.get("version", "1.0.0") != "1.0.0":
                 continue
             form = "openmetrics"
         elif media.lower() in {"text/plain", "text/*", "*/*"}:
@@ -146,12 +146,13 @@ def negotiated(accept: str) -> Format:
 
 
 def wants_gzip(accept_encoding: str) -> bool:
+    """Tell whether a client takes gzip: what it says of gzip counts before what it says of all."""
+    said: dict[str, float] = {}
     for entry in accept_encoding.split(","):
         coding, *parameters = (part.strip().lower() for part in entry.split(";"))
-        if coding in {"gzip", "x-gzip", "*"}:
-            options = dict(p.replace(" ", "").partition("=")[::2] for p in parameters)
-            return _quality(options.get("q", "1")) > 0
-    return False
+        options = dict(p.replace(" ", "").partition("=")[::2] for p in parameters)
+        said[coding.removeprefix("x-")] = _quality(options.get("q", "1"))
+    return said.get("gzip", said.get("*", 0.0)) > 0
 
 
 def _quality(text: str) -> float:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 REQUESTS_AT_ONCE = 40
 
 _PIECE = 64 * 1024
-_PATH = re.compile(r"/[A-Za-z0-9._~/-]+")
+_PATH = re.compile(r"(/(?!\.{1,2}(/|$))[A-Za-z0-9._~-]+)+")
 _OWN_PATHS = ("/", "/healthz", "/-/healthy", "/-/ready")
 _API = "/api/"
 _TEXT = "text/plain; charset=utf-8"
@@ -131,7 +131,7 @@ def metrics_path(text: str) -> str:
     if text in _OWN_PATHS or text.startswith(_API) or not _PATH.fullmatch(text):
         raise ValueError(
             f"{text!r} cannot be the metrics' path: it begins with /, has letters, digits and "
-            f"._~/- only, is none of {', '.join(_OWN_PATHS)} and not below {_API}"
+            f"._~- between slashes, is none of {', '.join(_OWN_PATHS)} and not below {_API}"
         )
     return text
 

@@ -53,8 +53,10 @@ class Server:
     async def start(self) -> None:
         """Begin to accept."""
         loop = asyncio.get_running_loop()
+        # So many are taken at once, before any can be dropped for being too many.
+        backlog = max(1, min(BACKLOG, self.connections.limits.connections // 2))
         for sock in self._sockets:
-            server = await loop.create_server(self._connection, sock=sock, backlog=BACKLOG)
+            server = await loop.create_server(self._connection, sock=sock, backlog=backlog)
             self._servers.append(server)
 
     async def stop(self, grace: float = 0.5) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import select
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 HOST_PROC = "/host/proc"
 OWN_PROC = "/proc"
 HOST_NAMESPACE = "pid:[4026531836]"
+KEPT_LOOKS = 24
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -30,6 +32,8 @@ class ProcWitness:
         self._root = root
         self._known: dict[int, Process] = {}
         self._descriptors: dict[int, int] = {}
+        self._unwanted: dict[int, int] = {}  # how many looks ago they were asked for
+        self._most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4
         self._ended = select.epoll()
         self._may_look = root != OWN_PROC or _namespace() == HOST_NAMESPACE
         self._watches = root == OWN_PROC and hasattr(os, "pidfd_open")
@@ -41,9 +45,17 @@ class ProcWitness:
         wanted = set(pids)
         for descriptor, _ in self._ended.poll(0):
             self._forget(self._of(descriptor))
-        for pid in self._known.keys() - wanted:
-            self._forget(pid)
+        self._forget_unwanted(wanted)
         return {pid: found for pid in wanted if (found := self._process(pid)) is not None}
+
+    def _forget_unwanted(self, wanted: set[int]) -> None:
+        """Forget who was not asked for in a while: one failed list makes no new name."""
+        for pid in self._known.keys() & wanted:
+            self._unwanted.pop(pid, None)
+        for pid in self._known.keys() - wanted:
+            looks = self._unwanted[pid] = self._unwanted.get(pid, 0) + 1
+            if looks > KEPT_LOOKS:
+                self._forget(pid)
 
     def close(self) -> None:
         for pid in list(self._known):
@@ -65,6 +77,8 @@ class ProcWitness:
         return self._known.get(pid)
 
     def _watch(self, pid: int) -> None:
+        if len(self._descriptors) >= self._most:
+            return
         try:
             descriptor = os.pidfd_open(pid)
         except OSError:
@@ -76,16 +90,18 @@ class ProcWitness:
         try:
             with open(f"{self._root}/{pid}/stat", "rb") as file:  # noqa: PTH123  asked for many processes
                 head, _, tail = file.read().rpartition(b")")
-        except OSError:
-            return None
+            start = int(tail.split()[19]) / TICKS
+        except (OSError, ValueError, IndexError):
+            return None  # it ended, or this is no /proc
         name = head.partition(b"(")[2].decode("utf-8", "backslashreplace")
-        return Process(start=int(tail.split()[19]) / TICKS, name=name)
+        return Process(start=start, name=name)
 
     def _of(self, descriptor: int) -> int:
         return next(pid for pid, other in self._descriptors.items() if other == descriptor)
 
     def _forget(self, pid: int) -> None:
         self._known.pop(pid, None)
+        self._unwanted.pop(pid, None)
         descriptor = self._descriptors.pop(pid, None)
         if descriptor is not None:
             self._ended.unregister(descriptor)

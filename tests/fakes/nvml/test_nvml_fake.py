@@ -201,7 +201,7 @@ def test_a_state_is_seen_whole(node: FakeNode) -> None:
     def change() -> None:
         used = 0
         while not done.is_set():
-            used += 1 << 20
+            used = (used + (1 << 20)) % (64 << 30)
             node.gpus[0].memory_used = used
 
     writer = threading.Thread(target=change)
