@@ -9,10 +9,17 @@ UV_VERSION := 0.13.8
 help: ## what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(READY) ## install what the other targets need, into .venv
+setup: $(READY) ## install what the other targets need, into .venv (PYTHON=... chooses a Python)
 
 $(READY): uv.lock pyproject.toml tools/setup
 	@UV_VERSION=$(UV_VERSION) tools/setup $(VENV)
+
+# `make PYTHON=python3.13` is heard at any time, not only the first.
+ifdef PYTHON
+ifneq ($(shell ($(PYTHON) --version) 2>/dev/null),$(shell ($(BIN)/python --version) 2>/dev/null))
+.PHONY: $(READY)
+endif
+endif
 
 run: $(READY) ## serve this node on :9835; without an NVIDIA driver, a simulated one
 	@tools/run $(BIN) $(ARGS)
@@ -28,6 +35,7 @@ test-real: $(READY) ## the tests with real components: Debian, as root
 
 lint: $(READY) ## style, types, and who may import whom
 	@echo "== lint"
+	@mkdir -p build
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet
 	@$(BIN)/mypy --no-error-summary

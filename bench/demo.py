@@ -7,9 +7,9 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 from bench.programs import free_port, running
+from bench.table import Goal, Row, Table
 from gpuledger.health import Health
 from gpuledger.ledger.idle import Idleness
 from gpuledger.serving.pages import NodePages
@@ -20,35 +20,50 @@ from gpuledger.views.registry import VIEWS
 
 HOUR, DAY = 3600.0, 24 * 3600.0
 SERVED = 60
+RESIDENT = "resident memory, MiB"
 
 
-def served() -> dict[str, Any]:
+def served() -> Table:
     """Serve the demo at a poll a second, scraped every 15 s: part of a core, and memory."""
     port = free_port()
     where = f"127.0.0.1:{port}"
     flags = ["serve", "--source", "simulated", "--poll-interval", "1s", "--listen-address", where]
     with running(["gpuledger", *flags], port, {}) as subject:
         time.sleep(5)
-        before = subject.cpu_seconds()
+        begin, before = time.monotonic(), subject.cpu_seconds()
         for _ in range(SERVED // 15):
             time.sleep(15)
             subject.scrape()
-        return {
-            "percent_of_a_core": (subject.cpu_seconds() - before) / SERVED * 100,
-            "resident_mebibytes": subject.resident_mebibytes(),
-        }
-
-
-def day() -> dict[str, Any]:
-    """Live a day of polls in a process of its own: what it holds after an hour, and at the end."""
-    done = subprocess.run(
-        [sys.executable, "-m", "bench.demo"], check=True, capture_output=True, text=True
+        used, lived = subject.cpu_seconds() - before, time.monotonic() - begin
+        percent, resident = used / lived * 100, subject.resident_mebibytes()
+    rows = (
+        Row("percent_of_a_core", "CPU, % of a core", 2, percent, None, (Goal("figure", 2.5),)),
+        Row("resident_mebibytes", RESIDENT, 1, resident, None, (Goal("figure", 40),)),
     )
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    return Table("demo", "The demo, a poll a second", "", rows)
 
 
-def live() -> dict[str, Any]:
+def day() -> Table:
+    """Live a day of polls in a process of its own: what it holds at the end, and after an hour."""
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.demo"], check=True, stdout=subprocess.PIPE, text=True
+    )
+    lived: dict[str, float] = json.loads(done.stdout)
+    rows = (
+        Row("poll_and_render_ms", "CPU of a poll and what follows, ms", 1, lived["ms_per_poll"]),
+        Row(
+            "resident_mebibytes",
+            RESIDENT,
+            1,
+            lived["mebibytes_at_the_end"],
+            lived["mebibytes_after_an_hour"],
+            (Goal("ratio", 1.05),),
+        ),
+    )
+    return Table("day", "A day of the demo's polls, virtual time", "first hour", rows)
+
+
+def live() -> dict[str, float]:
     health, idleness = Health("simulated"), Idleness(2)
     pages = NodePages(VIEWS, "/metrics", {"node": "demo"}, {}, lambda: None)
     first_hour = 0.0

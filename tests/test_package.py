@@ -8,9 +8,12 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
+
+import pytest
 
 import gpuledger
 
@@ -28,12 +31,36 @@ def run(*command: str | Path, **environ: str) -> str:
     ).stdout
 
 
-def test_what_is_built_runs(tmp_path: Path) -> None:
-    """`make build` gives a wheel whose command works where nothing else of ours is."""
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Give what `make build` made, by the file's ending."""
     assert shutil.which("make")
-    built = run("make", "build").split()
-    wheel = next(name for name in built if name.endswith(".whl"))
-    with zipfile.ZipFile(ROOT / "dist" / wheel) as archive:
+    run("make", "build")
+    folder = tmp_path_factory.mktemp("built")
+    made = (ROOT / "dist").glob(f"gpuledger-{gpuledger.__version__}*")
+    return {path.suffix: Path(shutil.copy(path, folder)) for path in made}
+
+
+def test_the_sources_are_whole(built: dict[str, Path]) -> None:
+    """From the source distribution alone one can run, test, lint and measure."""
+    with tarfile.open(built[".gz"]) as archive:
+        there = {name.partition("/")[2] for name in archive.getnames()}
+    folders = (".ci", "bench", "docs", "src", "tests", "tools")
+    files = {
+        str(path.relative_to(ROOT))
+        for folder in folders
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    files |= {"CHANGELOG.md", "LICENSE", "Makefile", "README.md", "pyproject.toml", "uv.lock"}
+    assert {".ci/run", "bench/__main__.py", "tools/run", "tools/setup"} <= files
+    assert not files - there
+    assert not any(name.startswith((".venv", "build", "dist")) for name in there)
+
+
+def test_what_is_built_runs(built: dict[str, Path], tmp_path: Path) -> None:
+    """`make build` gives a wheel whose command works where nothing else of ours is."""
+    with zipfile.ZipFile(built[".whl"]) as archive:
         files = set(archive.namelist())
     sources = {
         str(path.relative_to(ROOT / "src"))
@@ -46,7 +73,7 @@ def test_what_is_built_runs(tmp_path: Path) -> None:
     venv.create(tmp_path / "venv", with_pip=False, symlinks=True)
     python = tmp_path / "venv" / "bin" / "python"
     run(sys.executable, "-m", "uv", "pip", "install", "--no-deps", "--offline", "--python", python,
-        ROOT / "dist" / wheel)  # fmt: skip
+        built[".whl"])  # fmt: skip
     site = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
     (site / "dependencies.pth").write_text(dependencies(tmp_path) + "\n")
     command = tmp_path / "venv" / "bin" / "gpuledger"
