@@ -8,6 +8,8 @@ in a row make a process idle; only a busy one makes it active; a blind one chang
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from gpuledger.ledger.seconds import newest_time, parts
@@ -34,7 +36,8 @@ TRANSITIONS: dict[tuple[State, Poll], Step] = {
     ("idle", "blind"): "stay",  # the clock runs on
 }
 
-ENOUGH = 0.95  # seconds that must pass before a lack of windows tells anything
+USUAL_WINDOW, LONGEST_WINDOW = 0.2, 5.0  # seconds
+TURNS_ALONE, TURNS_SHARED = 4, 8  # windows without it that it takes to tell that it had none
 KEPT_WHILE_MISSED = 30.0  # seconds
 CLOCK_STEP = 0.5  # seconds
 
@@ -85,6 +88,9 @@ class Idleness:
         self._watched: dict[str, dict[int, Watched]] = {}
         self._told_at: dict[str, float] = {}
         self._newest: dict[str, int | None] = {}
+        self._ends: dict[str, int] = {}  # of the newest windows
+        self._windows: dict[str, float] = {}  # their length
+        self._rivals: dict[str, set[int]] = {}  # who was busy since the last poll that could tell
         self._clocks: tuple[float, float] | None = None
         self._at = 0.0
         self.now = 0.0
@@ -131,7 +137,7 @@ class Idleness:
 
     def _poll(self, gpu: Gpu, watched: dict[int, Watched], found: Parts | None) -> None:
         """Say what kind of poll this was for each process, and go a step."""
-        enough = found is not None and self._is_enough(gpu)
+        enough = found is not None and self._is_enough(gpu, found)
         for process in gpu.processes or ():
             of = watched[process.pid]
             part = None if found is None else found[process.pid]
@@ -147,16 +153,36 @@ class Idleness:
             of.poll(kind, self.now, self._idle_polls)
             of.busy_lately = not enough and (of.busy_lately or kind == "busy")
 
-    def _is_enough(self, gpu: Gpu) -> bool:
-        """Tell whether a lack of windows means anything yet: polls may be closer than windows."""
+    def _is_enough(self, gpu: Gpu, found: Parts) -> bool:
+        """Tell whether a lack of windows means anything yet.
+
+        The driver gives each window to one process, so that of a process which shares the GPU with
+        others that compute, it may see nothing for a while: it takes time for eight of its turns.
+        """
         if gpu.windows is not None and not gpu.windows:
             return False
-        covered = self._at - gpu.samples_since / 1e6 if gpu.samples_since else ENOUGH
+        rivals = self._rivals.setdefault(gpu.uuid, set())
+        rivals.update(pid for pid, part in found.items() if part)
+        covered = self._at - gpu.samples_since / 1e6 if gpu.samples_since else TURNS_ALONE
         told_at = self._told_at.setdefault(gpu.uuid, self.now - covered)
-        if self.now - told_at < ENOUGH:
+        turns = TURNS_SHARED * (len(rivals) + 1) if rivals else TURNS_ALONE
+        if self.now - told_at < turns * self._window(gpu):
             return False
         self._told_at[gpu.uuid] = self.now
+        rivals.clear()
         return True
+
+    def _window(self, gpu: Gpu) -> float:
+        """Give the length of the driver's windows here, in seconds, as learned."""
+        ends = [end for end, _, _ in gpu.windows or ()]
+        before = self._ends.get(gpu.uuid)
+        if ends:
+            self._ends[gpu.uuid] = ends[-1]
+        if before is not None and ends:
+            length = median(b - a for a, b in pairwise([before, *ends])) / 1e6
+            if 0 < length <= LONGEST_WINDOW:
+                self._windows[gpu.uuid] = length
+        return self._windows.get(gpu.uuid, USUAL_WINDOW)
 
     def _stepped(self, reading: Reading) -> bool:
         """Tell whether the wall clock, in which samples are told, went another way than ours."""
