@@ -339,26 +339,27 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 def test_idle_processes(tmp_path: Path) -> None:
     """Who computes and who does not, by name: at 250 ms a poll a busy process never looks idle."""
-    with (
-        subprocess.Popen(["sleep", "600"]) as busy,
-        subprocess.Popen(["sleep", "600"]) as quiet,
-        FakeNode(gpus=1, start=time.time()) as node,
-    ):
-        node.start(busy.pid, FakeProcess(share=0.6, memory=5 << 30))
-        node.start(quiet.pid, FakeProcess(share=0.0, memory=3 << 30))
+    with sleeping() as busy, sleeping() as quiet, FakeNode(gpus=1, start=time.time()) as node:
+        node.start(busy, FakeProcess(share=0.6, memory=5 << 30))
+        node.start(quiet, FakeProcess(share=0.0, memory=3 << 30))
         series = 'gpu_idle_process_idle_seconds{gpu="0",pid="'
         flags = ("--poll-interval", "250ms")
         environ = node.environ() | {"POD_NAME": "exporter-1", "POD_NAMESPACE": "gpu"}
         with running(tmp_path, *flags, environ=environ) as agent:
-            deadline = time.monotonic() + 6
+            deadline = time.monotonic() + 9
             while time.monotonic() < deadline:
                 node.advance(time.time() - node.now)
-                assert agent.value(f"{series}{busy.pid}") in {None, 0.0}
+                assert agent.value(f"{series}{busy}") in {None, 0.0}
                 time.sleep(0.05)
-            assert (agent.value(f"{series}{quiet.pid}") or 0) > 2
-            held = agent.value('gpu_idle_memory_total_bytes{gpu="0"')
-            name = 'process="sleep",pod="exporter-1",namespace="gpu"} 0'
-            assert name in agent.get()
-        busy.kill()
-        quiet.kill()
-    assert held == 3 << 30
+            assert (agent.value(f"{series}{quiet}") or 0) > 2
+            assert agent.value('gpu_idle_memory_total_bytes{gpu="0"') == 3 << 30
+            assert 'process="sleep",pod="exporter-1",namespace="gpu"} 0' in agent.get()
+
+
+@contextlib.contextmanager
+def sleeping() -> Iterator[int]:
+    with subprocess.Popen(["sleep", "600"]) as process:
+        try:
+            yield process.pid
+        finally:
+            process.kill()

@@ -33,8 +33,10 @@ def witness(root: str = "/proc") -> Iterator[ProcWitness]:
 @contextmanager
 def sleeping(name: str = "sleep") -> Iterator[int]:
     with subprocess.Popen([name, "60"], executable=shutil.which("sleep")) as process:
-        yield process.pid
-        process.kill()
+        try:
+            yield process.pid
+        finally:
+            process.kill()
 
 
 def test_a_process() -> None:
