@@ -15,7 +15,7 @@ import msgspec
 
 from gpuledger import readings
 from gpuledger.settings import TABLE
-from gpuledger.sources.simulated import schema
+from gpuledger.sources.simulated import checks, parser, schema
 from gpuledger.sources.simulated.forms import Form
 from gpuledger.sources.simulated.kernels import KINDS
 from gpuledger.sources.simulated.patterns import LEVELS
@@ -61,8 +61,19 @@ OF_FORMS = (
     "is bytes, or has a unit (`550MiB`, `40GiB`, `80GB`). A GPU is its index (`0`), under MIG with "
     'the place of the instance in `mig` (`"7:0"`). Keys that begin with `_` are ignored: a place '
     "for anchors, which `<<` merges. Served, the scenario goes on after its `duration`: what "
-    "starts and stops within it starts once more in each round, everything else goes on; a fault "
-    "comes once."
+    "starts and stops within it starts once more in each round, everything else goes on (what "
+    "stops later stops once); a fault comes once. All memory that may be in use at once, in any "
+    "round, has to be there. Where nobody polled for more than a minute (the machine slept), that "
+    "time did not exist for the scenario: clocks have gone on, it goes on from where it was."
+)
+OF_BOUNDS = (
+    f"At most {checks.MOST_GPUS} GPUs, {checks.MOST_TENANTS} tenants and {checks.MOST_PROCESSES} "
+    f"processes; GPUs times processes, for each start of these (a reload of the driver is one "
+    f"more), at most {checks.MOST_PLACES}; {checks.MOST_POINTS} faults and points of `memory`, "
+    f"`phases` and `trace` together; {checks.MOST_WINDOWS} windows in a reading (GPUs times "
+    f"`poll_interval` by `window`); sizes to 1 PiB, times to 100 years, steps of the clock to 50 "
+    f"years together; {parser.MOST_TEXT} characters, and {parser.MOST_VALUES} values, those of "
+    f"aliases counted each time."
 )
 OF_PHYSICS = """The physics obeys what was measured on a real H200:
 
@@ -158,7 +169,7 @@ def trace() -> str:
 
 def scenario() -> str:
     """Give the schema of a scenario, from its records."""
-    parts = ["# Scenarios", NOTICE, OF_SCENARIOS, OF_FORMS, OF_PHYSICS]
+    parts = ["# Scenarios", NOTICE, OF_SCENARIOS, OF_FORMS, OF_BOUNDS, OF_PHYSICS]
     for record in records(schema.Scenario):
         hints = get_type_hints(record, include_extras=True)
         parts += [f"## {record.__name__}", str(inspect.getdoc(record))]

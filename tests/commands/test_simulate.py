@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 
 from gpuledger.commands.simulate import beside
 from gpuledger.traces import TraceReader
-from tests.agents import run, running
+from tests.agents import COMMAND, PATIENCE, environment, run, running
 
 SMALL = """\
 duration: 1m
@@ -113,6 +115,90 @@ def test_places_that_cannot_be_written(tmp_path: Path, scenario: Path) -> None:
         done = run("simulate", str(scenario), flag, str(tmp_path / "no" / "t.jsonl"))
         assert done.returncode == 1
         assert "t.jsonl: cannot be written: No such file or directory" in done.stderr
+
+
+@pytest.mark.parametrize("flag", ["--trace", "--truth"])
+def test_an_unwritable_place_is_told_at_once(tmp_path: Path, flag: str) -> None:
+    """Before a scenario that takes hours has begun."""
+    long = tmp_path / "long.yaml"
+    long.write_text(SMALL.replace("1m\n", "10000h\n", 1))
+    done = run("simulate", str(long), flag, str(tmp_path / "no" / "t.jsonl"))
+    assert done.returncode == 1
+    assert not list(tmp_path.glob("*.json*"))
+
+
+def test_an_old_truth_does_not_stay_beside_a_new_trace(tmp_path: Path, scenario: Path) -> None:
+    """A run that fails leaves no truth of another trace."""
+    (tmp_path / "t.truth.json").write_text("{}")
+    (tmp_path / "t.jsonl").symlink_to("/dev/full")
+    done = run("simulate", str(scenario), "--trace", str(tmp_path / "t.jsonl"))
+    assert done.returncode == 1
+    assert "t.jsonl: cannot be written: No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+    (tmp_path / "u.truth.json").write_text("{}")
+    done = run("simulate", str(scenario), "--trace", str(tmp_path / "no" / "u.jsonl"))
+    assert done.returncode == 1
+
+
+def test_one_file_for_two(tmp_path: Path, scenario: Path) -> None:
+    """Neither trace nor truth is written over the scenario or over one another; exit code 2."""
+    (tmp_path / "link.yaml").symlink_to(scenario)
+    (tmp_path / "hard.yaml").hardlink_to(scenario)
+    for flags in (
+        ["--trace", str(scenario)],
+        ["--truth", str(scenario)],
+        ["--trace", str(tmp_path / "link.yaml")],
+        ["--truth", str(tmp_path / "hard.yaml")],
+        ["--trace", "x.json", "--truth", "./x.json"],
+    ):
+        done = run("simulate", str(scenario), *flags)
+        assert done.returncode == 2
+        assert "are the same file" in done.stderr
+    assert scenario.read_text() == SMALL
+    assert run("simulate", str(scenario), "--truth", "/dev/null").returncode == 0
+
+
+def test_a_full_standard_output(scenario: Path) -> None:
+    """One sentence, exit code 1."""
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*COMMAND, "simulate", str(scenario)],
+            env=environment(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr == "Error: standard output: No space left on device\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_stopped(tmp_path: Path, number: signal.Signals) -> None:
+    """The trace so far is whole, the truth is that of it, and how far it came is told."""
+    long = tmp_path / "long.yaml"
+    long.write_text(SMALL.replace("1m\n", "10000h\n", 1))
+    trace = tmp_path / "t.jsonl.gz"
+    process = subprocess.Popen(
+        [*COMMAND, "simulate", str(long), "--trace", str(trace)],
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + PATIENCE
+    while not (trace.exists() and trace.stat().st_size > 10_000):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 128 + number
+    with TraceReader(trace) as reader:
+        readings = list(reader)
+    truth = msgspec.json.decode((tmp_path / "t.truth.json").read_bytes())
+    assert truth["to"] == readings[-1].at
+    kept = f"{trace} and {tmp_path / 't.truth.json'}"
+    assert said == f"stopped after {len(readings)} readings; they are in {kept}\n"
 
 
 def test_serving_the_demo(tmp_path: Path) -> None:

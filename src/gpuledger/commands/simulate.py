@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
+from contextlib import ExitStack, contextmanager
+from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import click
 import msgspec
@@ -11,6 +16,9 @@ import msgspec
 from gpuledger.sources.simulated import Run
 from gpuledger.sources.simulated.scenario import ScenarioError, ScenarioMissingError, load, locate
 from gpuledger.traces import TraceError, TraceWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 COMPRESSED = {".gz", ".zst"}
 
@@ -40,26 +48,54 @@ def command(scenario: str, trace: Path | None, truth: Path | None, as_json: bool
 
     Nothing of it is real: neither are GPUs read nor is anything that is on this machine.
     docs/scenario.md says what a scenario may hold. Exit codes: 0 when done, 1 if a file cannot
-    be read or written, 2 if the scenario is wrong.
+    be read or written, 2 if the scenario is wrong, 130 or 143 after Ctrl-C or SIGTERM: what was
+    done until then is kept.
     """
+    place = locate(scenario)
+    if trace is not None and truth is None:
+        truth = beside(trace)
+    _refuse_same({"the scenario": place, "the trace": trace, "the truth": truth})
     try:
-        run = Run(load(locate(scenario)))
-        readings = _write(run, trace)
-        told = run.truth()
-        if trace is not None and truth is None:
-            truth = beside(trace)
-        if truth is not None:
-            truth.write_bytes(msgspec.json.format(msgspec.json.encode(told), indent=1) + b"\n")
-    except (ScenarioMissingError, TraceError) as error:
+        run = Run(load(place))
+    except ScenarioMissingError as error:
         raise click.ClickException(str(error)) from error
     except ScenarioError as error:
         raise BadScenario(str(error)) from error
-    except OSError as error:
-        raise click.ClickException(f"{truth}: cannot be written: {error.strerror}") from error
+    with Stop() as stop:
+        readings = _write(run, trace, truth, stop)
+        told = run.truth()
+        if truth is not None:
+            with _writing(truth):
+                truth.write_bytes(msgspec.json.format(msgspec.json.encode(told), indent=1) + b"\n")
+    if stop.signal:
+        kept = " and ".join(str(file) for file in (trace, truth) if file) or "no file"
+        click.echo(f"stopped after {readings} readings; they are in {kept}", err=True)
+        sys.exit(128 + stop.signal)
     if as_json:
-        click.echo(msgspec.json.encode({"readings": readings, "truth": told}))
+        _tell(msgspec.json.encode({"readings": readings, "truth": told}).decode())
     else:
-        click.echo("\n".join(_summary(told, readings, trace, truth)))
+        _tell("\n".join(_summary(told, readings, trace, truth)))
+
+
+class Stop:
+    """Takes note of Ctrl-C and SIGTERM, so that what is in work can be ended; a second kills."""
+
+    def __init__(self) -> None:
+        self.signal = 0
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, self._take_note)
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _take_note(self, number: int, frame: object) -> None:  # noqa: ARG002
+        self.signal = number
+        signal.signal(number, signal.SIG_DFL)
 
 
 def beside(trace: Path) -> Path:
@@ -70,15 +106,72 @@ def beside(trace: Path) -> Path:
     return trace.with_name(f"{name}.truth.json")
 
 
-def _write(run: Run, trace: Path | None) -> int:
-    if trace is None:
-        return sum(1 for _ in run)
+def _refuse_same(files: dict[str, Path | None]) -> None:
+    """See to it that nothing is written over what it comes from."""
+    given = [(name, file) for name, file in files.items() if file is not None]
+    for (one, file), (two, other) in combinations(given, 2):
+        if _same(file, other):
+            raise click.UsageError(f"{one} and {two} are the same file: {other}")
+
+
+def _same(file: Path, other: Path) -> bool:
+    if file.exists() and other.exists():
+        return file.samefile(other) and file.is_file()
+    return os.path.realpath(file) == os.path.realpath(other)
+
+
+def _write(run: Run, trace: Path | None, truth: Path | None, stop: Stop) -> int:
+    """Go through the run, until it ends or is stopped, and count its readings."""
     readings = 0
-    with TraceWriter(trace, run.header) as writer:
+    for place in (trace, truth):
+        if place is not None:
+            _try(place)
+    with ExitStack() as files:
+        writer = None
+        if trace is not None:
+            files.enter_context(_writing(trace))
+            writer = files.enter_context(TraceWriter(trace, run.header))
+        if truth is not None and truth.is_file():
+            with _writing(truth):  # an old one: it is of another trace
+                truth.unlink()
         for reading in run:
-            writer.write(reading)
+            if writer is not None:
+                writer.write(reading)
             readings += 1
+            if stop.signal:
+                break
     return readings
+
+
+def _try(place: Path) -> None:
+    """Find out now whether a file can be written, rather than when all is done."""
+    if place.exists() and not place.is_file():
+        return  # a pipe, a terminal: it would be heard
+    is_new = not place.exists()
+    with _writing(place):
+        place.open("ab").close()
+        if is_new:
+            place.unlink()
+
+
+@contextmanager
+def _writing(place: Path) -> Iterator[None]:
+    try:
+        yield
+    except TraceError as error:
+        raise click.ClickException(str(error)) from error
+    except OSError as error:
+        raise click.ClickException(f"{place}: cannot be written: {error.strerror}") from error
+
+
+def _tell(text: str) -> None:
+    try:
+        click.echo(text)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what it still holds
+        raise click.ClickException(f"standard output: {error.strerror}") from error
 
 
 def _summary(

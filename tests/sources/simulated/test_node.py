@@ -413,6 +413,25 @@ def test_served_it_goes_on(tmp_path: Path) -> None:
     assert counters == sorted(counters)
 
 
+def test_how_long_a_process_ran_nothing() -> None:
+    """The truth has each process that was seen, and since when it is quiet."""
+    world = run(
+        text(
+            tenant(
+                "name: once, start: -1m, busy: {trace: [[0s, 1], [80s, 0]]}",
+                "name: never, start: 10s, busy: {pattern: parked}",
+                "name: gone, start: 10s, stop: 30s, busy: {pattern: parked}",
+                "name: always, start: -1m",
+                "name: last, start: 60s",
+            )
+        )
+    )
+    idle = {p["name"]: p["idle_seconds"] for p in world.truth["processes"]}
+    assert idle == pytest.approx(
+        {"once": 40, "never": 50, "gone": 20, "always": 0, "last": 0}, abs=0.25
+    )
+
+
 def test_memory_stays_bounded() -> None:
     """Of what is past nothing is kept but sums: not even half an object a reading."""
     made = iter(Run(load(locate(None)), duration=4 * 3600))

@@ -100,7 +100,7 @@ tenants:
         ("30m", "30x", 2, "duration: '30x' is not a duration: give seconds (`5`) or Go's form"),
         ("30m", "-30m", 2, "duration: '-30m' is not a duration"),
         ("30m", "2s", 2, "duration: is shorter than poll_interval (5s)"),
-        ("poll_interval: 5s", "poll_interval: 10ms", 3, "out of range: allowed: at least 250ms"),
+        ("poll_interval: 5s", "poll_interval: 10ms", 3, "out of range: allowed: 250ms to 24h"),
         ("window: 200ms", "window: 10s", 4, "out of range: allowed: 20ms to 5s"),
         ("80GiB", "80Gi", 6, "gpus[0].memory: '80Gi' is not a size: give bytes, or a unit"),
         ("80GiB", "1MiB", 6, "gpus[0].reserved: leaves no memory"),

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from gpuledger.sources.simulated.schema import Scenario
 
 EPOCH = 1_767_225_600.0  # wall clock at the begin of a scenario in virtual time: 2026
+LONGEST_GAP = 60.0  # seconds without a poll that are gone through; of more, most is left out
+MISSED_STEP = 5.0  # seconds: nobody reads, and the scenario goes on
 TOLERANCE = 0.1  # of an interval that a poll may be late and still be the tick's
 
 
@@ -42,11 +44,19 @@ class SimulatedSource:
         self._last = -1.0
 
     async def read(self) -> Reading:
+        """Read; after a long sleep of the machine the scenario goes on from where it was.
+
+        The time that nobody polled did not exist for it, and did for the clocks of the readings.
+        """
+        self._leave_out_a_sleep()
         at = self._now()
-        missed = self._node.faults.missed_until(at) - at
-        if missed > 0:
-            await asyncio.sleep(missed)
+        while (missed := self._missed(at)) > 0:
+            await asyncio.sleep(min(missed, MISSED_STEP))
+            self._leave_out_a_sleep()
             at = self._now()
+            if self._missed(at) > 0:
+                self._last = at
+                self._node.advance(at)
         self._last = at
         return self._node.read(at)
 
@@ -55,6 +65,17 @@ class SimulatedSource:
 
     async def close(self) -> None:
         """There is nothing to let go of."""
+
+    def _missed(self, at: float) -> float:
+        """Give for how long nobody reads."""
+        return self._node.faults.missed_until(at) - at
+
+    def _leave_out_a_sleep(self) -> None:
+        gap = self._clock.monotonic() - self._begin - max(self._last, 0.0)
+        if gap > max(LONGEST_GAP, 2 * self._interval):
+            slept = (gap // self._interval - 1) * self._interval
+            self._begin += slept
+            self._node.sleep(slept)
 
     def _now(self) -> float:
         """Give the scenario's time: that of the tick, for a poll that comes with one."""
@@ -76,7 +97,7 @@ class Run:
     ) -> None:
         self._interval = poll_interval or scenario.poll_interval
         self._duration = duration or scenario.duration
-        self._node = Node(scenario, self._interval, EPOCH, truth=True)
+        self._node = Node(scenario, self._interval, EPOCH, truth=True, ends=self._duration)
 
     @property
     def header(self) -> Header:
@@ -84,7 +105,7 @@ class Run:
 
     def __iter__(self) -> Iterator[Reading]:
         """Give the readings from first to last, once."""
-        for tick in range(int(self._duration / self._interval) + 1):
+        for tick in range(int(self._duration / self._interval + 1e-9) + 1):
             at = tick * self._interval
             if self._node.faults.missed_until(at) <= at:
                 yield self._node.read(at)

@@ -39,6 +39,7 @@ def books(
                     "name": context.life.spec.name,
                     "owner": context.life.tenancy.owner.name,
                     "active": context.alive(at),
+                    "idle_seconds": _idle(share, min(at, context.stop)),
                     "busy_seconds": share.busy,
                     **_energy(share),
                 }
@@ -122,6 +123,11 @@ def _account(account: Account, uuid: str, gi: int | None) -> dict[str, Any]:
         "memory_bytes": dict(account.now),
         "memory_byte_seconds": dict(account.bytes),
     }
+
+
+def _idle(share: Share, end: float) -> float:
+    """Give for how long it has run nothing, at the end of it or of the scenario."""
+    return 0.0 if share.quiet_since is None else max(0.0, end - share.quiet_since)
 
 
 def _energy(share: Share) -> dict[str, Any]:

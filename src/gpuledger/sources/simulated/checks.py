@@ -6,9 +6,11 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
+from gpuledger.sources.simulated.forms import SHOWN, YEARS
 from gpuledger.sources.simulated.models import GIB, model_of
 from gpuledger.sources.simulated.patterns import LEVELS
-from gpuledger.sources.simulated.points import OVERHEAD, between, memory_points, places_of
+from gpuledger.sources.simulated.points import OF_SERVER, OVERHEAD
+from gpuledger.sources.simulated.rooms import conflict, is_allocated, peak_of, uses_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +21,13 @@ if TYPE_CHECKING:
 OWNERS = ("pod", "container", "job", "user", "unit")
 FAULTS = ("what", "unsupported", "error", "hang", "clock_step")
 OF_THE_NODE = {"driver_reload", "kubelet_down", "docker_down", "missed_polls"}
+MOST_GPUS = 1024
+MOST_TENANTS = 1024
 MOST_PROCESSES = 4096
+MOST_PLACES = 1 << 18  # of a process on a GPU, seen or used, over all starts of it
+MOST_POINTS = 10_000
+MOST_WINDOWS = 1_000_000  # in one reading
+MOST_STEPS = 50 * YEARS  # of the clock, all together: it has to stay after 1970
 MIG_NAME = re.compile(r"(\d)g\.(\d+)gb")
 MIG_USABLE = 0.975  # of the gigabytes in the name of a MIG profile
 
@@ -50,12 +58,12 @@ def check(scenario: Scenario) -> None:
     gpus = [gpu for entry in scenario.gpus for gpu in [entry] * entry.count]
     if not gpus:
         _say("gpus", "there has to be one at least")
+    _check_numbers(scenario, len(gpus))
     if scenario.duration < scenario.poll_interval:
         _say("duration", f"is shorter than poll_interval ({scenario.poll_interval:g}s)")
     for i, entry in enumerate(scenario.gpus):
         _check_gpu(f"gpus[{i}]", entry)
     seen: dict[tuple[object, ...], str] = {}
-    holders: dict[Place, tuple[str, bool]] = {}
     for i, tenant in enumerate(scenario.tenants):
         path = f"tenants[{i}]"
         _check_tenant(path, tenant, gpus)
@@ -63,14 +71,41 @@ def check(scenario: Scenario) -> None:
         if who in seen:
             _say(path, f"is the same owner as {seen[who]}: add its GPUs and processes there")
         seen[who] = path
-        if tenant.pod is not None:
-            _check_allocation(path, tenant, holders)
+    if (found := conflict(scenario.tenants)) is not None:
+        place, one, two = found
+        says = f"GPU {place} is allocated to tenants[{one}] too: give both `sharing: true`"
+        _say(f"tenants[{two}].gpus", says)
     _check_memory(scenario, gpus)
-    processes = sum(p.count for tenant in scenario.tenants for p in tenant.processes)
-    if processes > MOST_PROCESSES:
-        _say("tenants", f"have {processes} processes: at most {MOST_PROCESSES}")
     for i, fault in enumerate(scenario.faults):
         _check_fault(f"faults[{i}]", fault, len(gpus))
+
+
+def _check_numbers(scenario: Scenario, gpus: int) -> None:
+    """Look whether it is small enough to be run, and its readings to be read again."""
+    if gpus > MOST_GPUS:
+        _say("gpus", f"there are {gpus}: at most {MOST_GPUS}")
+    if len(scenario.tenants) > MOST_TENANTS:
+        _say("tenants", f"there are {len(scenario.tenants)}: at most {MOST_TENANTS}")
+    every = [p for tenant in scenario.tenants for p in tenant.processes]
+    processes = sum(p.count for p in every)
+    if processes > MOST_PROCESSES:
+        _say("tenants", f"have {processes} processes: at most {MOST_PROCESSES}")
+    starts = 1 + sum(fault.what == "driver_reload" for fault in scenario.faults)
+    if gpus * processes * starts > MOST_PLACES:
+        says = f"GPUs times processes, for each start of these, are {gpus * processes * starts}"
+        _say("tenants", f"{says}: at most {MOST_PLACES}")
+    points = len(scenario.faults)
+    for p in every:
+        points += len(p.phases) + len(p.busy.trace)
+        points += len(p.memory) if isinstance(p.memory, tuple) else 0
+    if points > MOST_POINTS:
+        _say("tenants", f"points and faults are {points}: at most {MOST_POINTS}")
+    windows = gpus * scenario.poll_interval / scenario.driver.window
+    if windows > MOST_WINDOWS:
+        says = f"gives readings of {windows:.0f} windows: at most {MOST_WINDOWS}"
+        _say("poll_interval", says)
+    if sum(abs(fault.clock_step or 0.0) for fault in scenario.faults) > MOST_STEPS:
+        _say("faults", "the steps of the clock are more than 50 years together")
 
 
 def _check_gpu(path: str, gpu: Gpu) -> None:
@@ -79,6 +114,12 @@ def _check_gpu(path: str, gpu: Gpu) -> None:
     reserved = model.reserved if gpu.reserved is None else gpu.reserved
     if reserved >= memory:
         _say(f"{path}.reserved", "leaves no memory")
+    idle = model.idle_watts if gpu.idle_watts is None else gpu.idle_watts
+    context = model.context_watts if gpu.context_watts is None else gpu.context_watts
+    limit = model.limit_watts if gpu.limit_watts is None else gpu.limit_watts
+    if limit <= (floor := (idle + context) * (1 + gpu.spread)):
+        says = f"{limit:g} leaves nothing above idle and context watts ({floor:g})"
+        _say(f"{path}.limit_watts", says)
     if not gpu.mig:
         return
     if gpu.mps:
@@ -88,15 +129,15 @@ def _check_gpu(path: str, gpu: Gpu) -> None:
     cuts = [cut(profile) for profile in gpu.mig]
     if (slices := sum(c.slices for c in cuts)) > model.slices:
         _say(f"{path}.mig", f"{slices} compute slices: the GPU has {model.slices}")
-    if sum(c.memory for c in cuts) > memory - reserved:
+    if sum(c.memory for c in cuts) + OVERHEAD > memory - reserved:
         _say(f"{path}.mig", "have more memory than the GPU")
 
 
 def _check_tenant(path: str, tenant: Tenant, gpus: Sequence[Gpu]) -> None:
     if sum(getattr(tenant, owner) is not None for owner in OWNERS) != 1:
         _say(path, f"exactly one of {', '.join(OWNERS)} has to say who it is")
-    if tenant.sharing and tenant.pod is None:
-        _say(f"{path}.sharing", "only pods have replicas of a GPU")
+    if tenant.sharing and not is_allocated(tenant):
+        _say(f"{path}.sharing", "it is allocated no GPU that it could share")
     if len(set(tenant.gpus)) < len(tenant.gpus):
         _say(f"{path}.gpus", "names a GPU twice")
     for i, place in enumerate(tenant.gpus):
@@ -129,9 +170,14 @@ def _check_process(path: str, process: Process, tenant: Tenant) -> None:
         _say(f"{path}.start", "is before its tenant is there")
     if tenant.stop is not None and (process.stop is None or process.stop > tenant.stop):
         _say(f"{path}.stop", "its tenant stops before it: stop it too")
-    for place in process.gpus:
-        if place not in tenant.gpus:
+    mine = set(tenant.gpus)
+    on: set[int] = set()
+    for i, place in enumerate(process.gpus):
+        if place not in mine:
             _say(f"{path}.gpus", f"{place} is none of its tenant's: {_listed(tenant.gpus)}")
+        if place.gpu in on:
+            _say(f"{path}.gpus[{i}]", f"a process is on GPU {place.gpu} once, not twice")
+        on.add(place.gpu)
     if isinstance(process.memory, tuple):
         _check_points(f"{path}.memory", process.memory)
         if not process.memory:
@@ -164,35 +210,15 @@ def _check_times(path: str, start: float, stop: float | None) -> None:
         _say(f"{path}.stop", "is not after the start")
 
 
-def _check_allocation(path: str, tenant: Tenant, holders: dict[Place, tuple[str, bool]]) -> None:
-    for place in tenant.gpus:
-        other, sharing = holders.setdefault(place, (path, tenant.sharing))
-        if other != path and not (sharing and tenant.sharing):
-            says = f"GPU {place} is allocated to {other} too: give both `sharing: true`"
-            _say(f"{path}.gpus", says)
-
-
 def _check_memory(scenario: Scenario, gpus: Sequence[Gpu]) -> None:
-    """Look at every moment at which the memory in use may be most."""
-    there: dict[Place, list[tuple[str, Process]]] = {}
-    for i, tenant in enumerate(scenario.tenants):
-        for j, process in enumerate(tenant.processes):
-            path = f"tenants[{i}].processes[{j}].memory"
-            for places in places_of(tenant, process):
-                for place in places:
-                    there.setdefault(place, []).append((path, process))
-    for place, processes in there.items():
+    """Look whether all memory that may be in use at once is there."""
+    restarts = any(fault.what == "driver_reload" for fault in scenario.faults)
+    for place, uses in uses_of(scenario).items():
         room = _room(gpus[place.gpu], place)
-        moments = {p.start + since for _, p in processes for since, _ in memory_points(p)}
-        for moment in sorted(moments | {p.start for _, p in processes}):
-            held = [
-                (between(memory_points(p), moment - p.start), path)
-                for path, p in processes
-                if p.start <= moment and (p.stop is None or moment < p.stop)
-            ]
-            if sum(size for size, _ in held) > room:
-                says = f"on GPU {place} {sum(size for size, _ in held) / GIB:.1f} GiB are used at "
-                _say(max(held)[1], f"{says}{moment:g}s: it has {room / GIB:.1f} GiB")
+        size, moment, path = peak_of(uses, scenario.duration, restarts=restarts)
+        if size > room:
+            says = f"on GPU {place} {size / GIB:.1f} GiB are used at {moment:g}s"
+            _say(path, f"{says}: it has {room / GIB:.1f} GiB")
 
 
 def _room(gpu: Gpu, place: Place) -> float:
@@ -200,7 +226,8 @@ def _room(gpu: Gpu, place: Place) -> float:
         return cut(gpu.mig[place.instance]).memory
     model = model_of(gpu.model)
     reserved = model.reserved if gpu.reserved is None else gpu.reserved
-    return (model.memory if gpu.memory is None else gpu.memory) - reserved - OVERHEAD
+    server = OF_SERVER if gpu.mps else 0
+    return (model.memory if gpu.memory is None else gpu.memory) - reserved - OVERHEAD - server
 
 
 def _check_fault(path: str, fault: Fault, gpus: int) -> None:
@@ -231,7 +258,8 @@ def _who(tenant: Tenant) -> tuple[object, ...]:
 
 
 def _listed(places: Sequence[Place]) -> str:
-    return ", ".join(str(place) for place in places)
+    listed = ", ".join(str(place) for place in places[:SHOWN])
+    return listed if len(listed) <= SHOWN else f"{listed[: SHOWN - 1]}…"
 
 
 def _say(path: str, says: str) -> NoReturn:

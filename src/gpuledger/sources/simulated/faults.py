@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 LOST = "GPU_IS_LOST"
 RELOADING = "DRIVER_NOT_LOADED"
+RESTART = 2.0  # seconds from a driver's return to that of its processes
 TIMEOUT = "TIMEOUT"
 UNSUPPORTED = "NOT_SUPPORTED"
 
@@ -63,6 +64,16 @@ class Faults:
     def reloads(self) -> list[tuple[float, float]]:
         """Give when the driver goes and when it is back."""
         return sorted((f.at, _end(f)) for f in self._faults if f.what == "driver_reload")
+
+    def lives(self, start: float, stop: float) -> Iterator[tuple[float, float]]:
+        """Cut a life at the driver's reloads: it ends there, and another begins after."""
+        for gone, back in self.reloads():
+            if start < gone < stop:
+                yield start, gone
+            if start < back + RESTART and gone < stop:
+                start = back + RESTART
+        if start < stop:
+            yield start, stop
 
     def resets(self, gpu: int) -> list[float]:
         """Give when the energy counter of a device begins again."""

@@ -23,6 +23,11 @@ UNITS = {
     "GiB": 1 << 30,
     "TiB": 1 << 40,
 }
+YEARS = 365 * 86_400.0
+LONGEST = 100 * YEARS
+LARGEST = 1 << 50
+SHOWN = 60  # characters of a text that an error repeats
+NUMBER_TEXT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 SIZE_TEXT = re.compile(r"(\d+\.?\d*|\.\d+) ?([kKMGT]?i?B|)", re.ASCII)
 
 
@@ -44,14 +49,21 @@ class Place(NamedTuple):
         return str(self.gpu) if self.instance is None else f"{self.gpu}:{self.instance}"
 
 
-def seconds(least: float = 0.0, most: float = math.inf, *, signed: bool = False) -> Form:
+def quoted(text: str) -> str:
+    """Repeat what somebody wrote, in an error: its beginning, if it is long."""
+    return repr(text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…")
+
+
+def seconds(least: float = 0.0, most: float = LONGEST, *, signed: bool = False) -> Form:
     """Give the form of a duration, or of a moment if it may lie before the first reading."""
 
     def parse(text: str) -> float:
         negative = signed and text.startswith("-")
+        if len(text) > SHOWN:
+            raise ValueError(f"{quoted(text)} is too long for a duration")
         value = duration(text.removeprefix("-") if negative else text)
         if not least <= value <= most:
-            raise ValueError(f"{text!r} is out of range: allowed: {_between(least, most, spelled)}")
+            raise ValueError(f"{text!r} is out of range: allowed: {_between(least, most)}")
         return -value if negative else value
 
     return Form("moment" if signed else "duration", parse, spelled)
@@ -61,12 +73,9 @@ def number(least: float, most: float) -> Form:
     """Give the form of a number in a range, both ends included."""
 
     def parse(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
+        value = float(text) if NUMBER_TEXT.fullmatch(text) else math.nan
         if not least <= value <= most:
-            raise ValueError(f"{text!r} is not allowed: a number from {least:g} to {most:g}")
+            raise ValueError(f"{quoted(text)} is not allowed: a number from {least:g} to {most:g}")
         return value
 
     return Form(f"number, {least:g} to {most:g}", parse, "{:g}".format)
@@ -77,7 +86,9 @@ def count(least: int, most: int) -> Form:
 
     def parse(text: str) -> int:
         if not re.fullmatch(r"\d{1,18}", text, re.ASCII) or not least <= int(text) <= most:
-            raise ValueError(f"{text!r} is not allowed: a whole number from {least} to {most}")
+            raise ValueError(
+                f"{quoted(text)} is not allowed: a whole number from {least} to {most}"
+            )
         return int(text)
 
     return Form("whole number", parse)
@@ -88,8 +99,8 @@ def pattern(name: str, expression: str, example: str) -> Form:
     compiled = re.compile(expression, re.ASCII)
 
     def parse(text: str) -> str:
-        if not compiled.fullmatch(text):
-            raise ValueError(f"{text!r} is not allowed: a {name} like `{example}`")
+        if not text.isprintable() or not compiled.fullmatch(text):
+            raise ValueError(f"{quoted(text)} is not allowed: a {name} like `{example}`")
         return text
 
     return Form(name, parse)
@@ -114,22 +125,28 @@ def size_text(value: int) -> str:
 def _size(text: str) -> int:
     found = SIZE_TEXT.fullmatch(text)
     if not found or found[2] not in UNITS:
-        raise ValueError(f"{text!r} is not a size: give bytes, or a unit as in `550MiB`, `40GiB`")
-    return int(float(found[1]) * UNITS[found[2]])
+        says = "is not a size: give bytes, or a unit as in `550MiB`, `40GiB`"
+        raise ValueError(f"{quoted(text)} {says}")
+    size = float(found[1]) * UNITS[found[2]]
+    if size > LARGEST:
+        raise ValueError(f"{quoted(text)} is out of range: at most {size_text(LARGEST)}")
+    return int(size)
 
 
 def _place(text: str) -> Place:
     found = re.fullmatch(r"(\d{1,4})(?::(\d{1,2}))?", text, re.ASCII)
     if not found:
         raise ValueError(
-            f"{text!r} is no GPU: give its index (`0`), and behind a colon that of an instance "
-            "where MIG has cut it (`7:0`)"
+            f"{quoted(text)} is no GPU: give its index (`0`), and behind a colon that of an "
+            "instance where MIG has cut it (`7:0`)"
         )
     return Place(int(found[1]), None if found[2] is None else int(found[2]))
 
 
-def _between(least: float, most: float, spell: Callable[[float], str]) -> str:
-    return f"at least {spell(least)}" if most == math.inf else f"{spell(least)} to {spell(most)}"
+def _between(least: float, most: float) -> str:
+    if most == LONGEST:
+        return f"at least {spelled(least)}, at most 100 years"
+    return f"{spelled(least)} to {spelled(most)}"
 
 
 SIZE = Form("size", _size, size_text)

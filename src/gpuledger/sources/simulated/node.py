@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from itertools import count
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+from msgspec import structs
 
 from gpuledger.readings import (
     FORMAT,
@@ -19,26 +22,28 @@ from gpuledger.readings import (
 from gpuledger.sources.simulated import schema
 from gpuledger.sources.simulated.books import books
 from gpuledger.sources.simulated.context import Context
-from gpuledger.sources.simulated.device import BEGIN
+from gpuledger.sources.simulated.device import BEGIN, WINDOWS_KEPT
 from gpuledger.sources.simulated.devices import addresses_of, build, gpus_of
 from gpuledger.sources.simulated.faults import RELOADING, Faults
 from gpuledger.sources.simulated.forms import Place
-from gpuledger.sources.simulated.points import places_of
+from gpuledger.sources.simulated.points import (
+    OF_SERVER,
+    comes_again,
+    places_of,
+    process_comes_again,
+)
 from gpuledger.sources.simulated.tenants import BOOTED, Life, Tenancy, pods, uids_of, uuid
 from gpuledger.sources.simulated.truth import Ledger
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-STRIDE = 14.2 * 0.8  # a long way is gone in steps: the driver, too, forgets after 14.2 s
+MARGIN = 0.8  # a long way is gone in steps, before the driver forgets: it keeps 71 windows
+STRIDE = 14.2 * MARGIN  # the longest step
 REMEMBERED = 60.0  # seconds that who left is remembered
-RESTART = 2.0  # seconds from a driver's return to that of its processes
 LONG_AGO = -86_400.0
 FIRST_PID = 2000
 SERVER = schema.Process(
     name="nvidia-cuda-mps",
     start=LONG_AGO,
-    memory=30 << 20,
+    memory=OF_SERVER,
     busy=schema.Busy(pattern="parked"),
 )
 
@@ -57,26 +62,37 @@ class Node:
     """A simulated node; its time goes forward only, by being read."""
 
     def __init__(
-        self, scenario: schema.Scenario, interval: float, epoch: float, *, truth: bool
+        self,
+        scenario: schema.Scenario,
+        interval: float,
+        epoch: float,
+        *,
+        truth: bool,
+        ends: float = math.inf,
     ) -> None:
-        """Begin; `epoch` is the wall clock then, `truth` whether to keep what really happens."""
+        """Begin; `epoch` is the wall clock then, `truth` whether to keep what really happens.
+
+        No round begins at or after `ends`.
+        """
         self.faults = Faults(scenario.faults)
         self._scenario = scenario
+        self._stride = min(STRIDE, MARGIN * WINDOWS_KEPT * scenario.driver.window)
         self._epoch = epoch
         self._addresses = addresses_of(scenario)
         self._pids = Random(f"{scenario.seed}/pids")
         self._last_pid = FIRST_PID
         self._uids = uids_of(scenario)
-        self._replicas: dict[Place, int] = {}
         self._tenancies: list[Tenancy] = []
         self._lives: list[tuple[Life, Process]] = []
         self._round = 0
+        self._ends = ends
+        self._slept = 0.0  # seconds that the clocks went on and the scenario did not
         self._answerers = build(
             scenario,
             self._addresses,
             self.faults,
             self.wall,
-            min(interval, STRIDE),
+            min(interval, self._stride),
         )
         self._ledgers = [Ledger(a.device) for a in self._answerers] if truth else []
         self._first: float | None = None
@@ -102,7 +118,7 @@ class Node:
 
     def read(self, at: float) -> Reading:
         """Go on until a moment, and look."""
-        self._go_on(at)
+        self.advance(at)
         step = self.faults.clock_step(at)
         if step != self._clock_step:
             self._clock_step = step
@@ -118,7 +134,7 @@ class Node:
         kubelet, docker = (self.faults.down(f"{w}_down", at) for w in ("kubelet", "docker"))
         return Reading(
             at=self._epoch + at + step,
-            monotonic=BOOTED + at,
+            monotonic=BOOTED + at + self._slept,
             gpus=gpus,
             processes=seen.processes,
             pod_resources=None if kubelet else seen.pod_resources,
@@ -138,10 +154,24 @@ class Node:
             self._at,
         )
 
-    def _go_on(self, until: float) -> None:
+    def sleep(self, seconds: float) -> None:
+        """Let the clocks go on without the scenario: who is still to come starts later by it."""
+        self._epoch += seconds
+        self._slept += seconds
+        self._lives = [
+            (life, process if life.start <= self._at else _later(process, seconds))
+            for life, process in self._lives
+        ]
+        for tenancy in self._tenancies:
+            if tenancy.start > self._at:
+                tenancy.slept += seconds
+        self._witnessed = None
+
+    def advance(self, until: float) -> None:
+        """Go on until a moment without looking."""
         while self._at < until:
-            self._at = min(until, self._at + STRIDE)
-            self._begin_rounds(self._at + STRIDE)
+            self._at = min(until, self._at + self._stride)
+            self._begin_rounds(self._at + self._stride)
             for answerer in self._answerers:
                 answerer.device.advance(self._at)
             if self._first is not None or self._at == until:
@@ -156,10 +186,11 @@ class Node:
 
     def _begin_rounds(self, until: float) -> None:
         """Start once more what comes and goes within the scenario, some time ahead."""
-        while (self._round + 1) * self._scenario.duration <= until:
+        duration = self._scenario.duration
+        while (begin := (self._round + 1) * duration) <= until and begin < self._ends:
             self._round += 1
             for number, spec in enumerate(self._scenario.tenants):
-                if spec.stop is not None and spec.start is not None and spec.start >= 0:
+                if comes_again(spec.start, spec.stop, duration):
                     self._residents[number] = self._tenancy(spec, self._round)
                 self._start_processes(number, self._round)
             self._forget(self._at - REMEMBERED)
@@ -176,42 +207,37 @@ class Node:
         shift = number * self._scenario.duration
         seed = f"{self._scenario.seed}/{number}"
         tenancy = Tenancy(spec, shift, self._addresses, self._uids, seed)
-        self._tenancies.append(tenancy)
+        tenancy.slept = self._slept
         if tenancy.allocated:
             for place in spec.gpus:
                 if spec.sharing:
-                    tenancy.replicas[place] = self._replicas.setdefault(place, 0)
-                    self._replicas[place] += 1
+                    tenancy.replicas[place] = self._replica(place, tenancy.start)
                 self._answerers[place.gpu].device.parts[place.instance or 0].tenancies.append(
                     tenancy
                 )
                 self._answerers[place.gpu].device.look_again()
+        self._tenancies.append(tenancy)
         self._witnessed = None
         return tenancy
+
+    def _replica(self, place: Place, since: float) -> int:
+        """Give the first replica of a GPU that nobody has from then on."""
+        taken = {t.replicas.get(place) for t in self._tenancies if t.stop > since}
+        return next(number for number in count() if number not in taken)
 
     def _start_processes(self, number: int, turn: int) -> None:
         """Let a tenant's processes come that start in a round."""
         spec = self._scenario.tenants[number]
         shift = turn * self._scenario.duration
         for j, process in enumerate(spec.processes):
-            if turn and (process.stop is None or process.start < 0):
+            if turn and not process_comes_again(spec, process, self._scenario.duration):
                 continue
             start = process.start + shift
             stop = math.inf if process.stop is None else process.stop + shift
             for k, places in enumerate(places_of(spec, process)):
-                for begin, end in self._spans(start, stop):
+                for begin, end in self.faults.lives(start, stop):
                     name = f"{self._scenario.seed}/{number}/{j}/{k}/{begin}"
                     self._live(self._residents[number], process, places, (begin, end), name)
-
-    def _spans(self, start: float, stop: float) -> Iterator[tuple[float, float]]:
-        """Cut a life at the driver's reloads: it ends there, and another begins after."""
-        for gone, back in self.faults.reloads():
-            if start < gone < stop:
-                yield start, gone
-            if start < back + RESTART and gone < stop:
-                start = back + RESTART
-        if start < stop:
-            yield start, stop
 
     def _live(
         self,
@@ -223,7 +249,7 @@ class Node:
     ) -> list[Context]:
         self._last_pid += self._pids.randint(3, 40)
         life = Life(self._last_pid, spec, tenancy, places, *span)
-        self._lives.append((life, tenancy.proc(life)))
+        self._lives.append((life, _later(tenancy.proc(life), self._slept)))
         contexts = []
         for place in places:
             device = self._answerers[place.gpu].device
@@ -265,3 +291,7 @@ class Node:
             min((m for m in moments if m > at), default=math.inf),
         )
         return self._witnessed
+
+
+def _later(process: Process, seconds: float) -> Process:
+    return structs.replace(process, start=(process.start or 0.0) + seconds)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import types
 from difflib import get_close_matches
+from functools import cache
 from typing import (
     TYPE_CHECKING,
     Annotated,
     Any,
     NamedTuple,
+    TypeAlias,
     Union,
     get_args,
     get_origin,
@@ -18,14 +20,26 @@ from typing import (
 import msgspec
 import yaml
 
-from gpuledger.sources.simulated.forms import Form
+from gpuledger.sources.simulated.forms import SHOWN, Form, quoted
 from gpuledger.sources.simulated.schema import Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 NULL = "tag:yaml.org,2002:null"
+MERGE = "tag:yaml.org,2002:merge"
+TAGS = {
+    f"tag:yaml.org,2002:{name}"
+    for name in (
+        ["null", "bool", "int", "float", "timestamp", "str", "seq", "map", "merge", "value"]
+    )
+}
+MOST_TEXT = 1 << 20
+MOST_VALUES = 200_000
 KINDS = {yaml.ScalarNode: "a value", yaml.SequenceNode: "a list", yaml.MappingNode: "a mapping"}
+
+
+Pair: TypeAlias = "tuple[yaml.Node, yaml.Node]"
 
 
 class Misfit(Exception):  # noqa: N818  what it says is a sentence for the author of a scenario
@@ -45,11 +59,13 @@ class Parsed(NamedTuple):
 def parse(text: str) -> Parsed:
     """Parse a scenario's text; Misfit says where it does not fit and what does."""
     try:
+        if len(text) > MOST_TEXT:
+            raise Misfit(1, f"too large: more than {MOST_TEXT} characters")
         loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
         if node is None:
             raise Misfit(1, "the file is empty: `gpus:` at least has to be there")
-        walker = _Walker(loader)
+        walker = _Walker()
         return Parsed(walker.convert(Scenario, node, ""), walker.lines)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -58,6 +74,9 @@ def parse(text: str) -> Parsed:
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise Misfit(line, f"not YAML: {error.reason}") from error
+    except ValueError as error:  # a number that Python does not make a character, or anything, of
+        says = "not YAML: an escape or a number in it is out of range"
+        raise Misfit(loader.line + 1, says) from error
     except RecursionError as error:
         raise Misfit(1, "not a scenario: nested too deeply") from error
 
@@ -65,20 +84,23 @@ def parse(text: str) -> Parsed:
 def allowed(given: str, values: Iterable[str]) -> str:
     """Say what is allowed instead, the nearest first."""
     values = list(values)
-    near = get_close_matches(given, values, n=1)
+    near = get_close_matches(given[:SHOWN], values, n=1)
     return (f"did you mean {near[0]}? " if near else "") + f"allowed: {', '.join(values)}"
 
 
 class _Walker:
     """Goes through nodes and types side by side."""
 
-    def __init__(self, loader: yaml.SafeLoader) -> None:
+    def __init__(self) -> None:
         self.lines: dict[str, int] = {}
-        self._loader = loader
-        self._flat: set[int] = set()
+        self._pairs_of: dict[int, dict[str, Pair]] = {}
+        self._values = 0
 
     def convert(self, hint: Any, node: yaml.Node, path: str, form: Form | None = None) -> Any:
         self.lines[path] = node.start_mark.line + 1
+        self._count(node)
+        if node.tag not in TAGS:
+            raise self._misfit(node, path, f"a tag ({quoted(node.tag)}) may not be here")
         origin, arguments = get_origin(hint), get_args(hint)
         if origin is Annotated:
             form = next((a for a in arguments[1:] if isinstance(a, Form)), form)
@@ -107,15 +129,13 @@ class _Walker:
             raise self._misfit(
                 node, path, f"{_shown(node)}, not a mapping with {', '.join(fields)}"
             )
-        self._flatten(node, path)
-        hints = get_type_hints(hint, include_extras=True)
+        hints = _hints(hint)
         values: dict[str, Any] = {}
-        for key_node, value in node.value:
-            key = str(key_node.value)
+        for key, (key_node, value) in self._pairs(node, path).items():
             if key.startswith("_"):
                 continue  # the author's own: an anchor's place, a remark
             if key not in fields:
-                says = f"{key!r} is no key here: {allowed(key, fields)}"
+                says = f"{quoted(key)} is no key here: {allowed(key, fields)}"
                 raise self._misfit(key_node, path, says)
             name = fields[key].name
             values[name] = self.convert(hints[name], value, f"{path}.{key}".lstrip("."))
@@ -124,17 +144,39 @@ class _Walker:
                 raise self._misfit(node, path, f"{key!r} is missing")
         return hint(**values)
 
-    def _flatten(self, node: yaml.MappingNode, path: str) -> None:
-        """Put what a merge (`<<`) brings in front of the keys, once a node: those override it."""
-        if id(node) in self._flat:
-            return
-        self._flat.add(id(node))
-        seen = set()
-        for key, _ in node.value:
-            if str(key.value) in seen:
-                raise self._misfit(key, path, f"{key.value!r} is given twice")
-            seen.add(str(key.value))
-        self._loader.flatten_mapping(node)
+    def _pairs(self, node: yaml.MappingNode, path: str) -> dict[str, Pair]:
+        """Give a mapping's keys, those of merges (`<<`) where it has none of that name."""
+        if (known := self._pairs_of.get(id(node))) is not None:
+            return known
+        self._pairs_of[id(node)] = {}  # for a mapping that merges itself
+        seen: set[str] = set()
+        own: dict[str, Pair] = {}
+        merged: dict[str, Pair] = {}
+        for key, value in node.value:
+            self._count(key)
+            if not isinstance(key, yaml.ScalarNode) or key.tag not in TAGS:
+                raise self._misfit(key, path, "a key has to be a word")
+            name = str(key.value)
+            if name in seen:
+                raise self._misfit(key, path, f"{quoted(name)} is given twice")
+            seen.add(name)
+            if key.tag != MERGE:
+                own[name] = key, value
+                continue
+            for source in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                if not isinstance(source, yaml.MappingNode):
+                    raise self._misfit(source, path, "`<<` merges mappings only")
+                for brought, pair in self._pairs(source, path).items():
+                    self._count(source)
+                    merged.setdefault(brought, pair)
+        self._pairs_of[id(node)] = merged | own
+        return merged | own
+
+    def _count(self, node: yaml.Node) -> None:
+        """Count a value: an alias counts as all that it stands for."""
+        self._values += 1
+        if self._values > MOST_VALUES:
+            raise self._misfit(node, "", f"too large: more than {MOST_VALUES} values")
 
     def _list(self, arguments: tuple[Any, ...], node: yaml.Node, path: str) -> Any:
         endless = arguments[-1] is ...
@@ -164,12 +206,17 @@ class _Walker:
         words = literals or ("true", "false")
         if text not in words:
             kernels = ", or a profile of your own" if path.endswith(".kernels") else ""
-            says = f"{text!r} is not allowed: {allowed(text, words)}{kernels}"
+            says = f"{quoted(text)} is not allowed: {allowed(text, words)}{kernels}"
             raise self._misfit(node, path, says)
         return text if literals else text == "true"
 
     def _misfit(self, node: yaml.Node, path: str, says: str) -> Misfit:
         return Misfit(node.start_mark.line + 1, f"{path}: {says}" if path else says)
+
+
+@cache
+def _hints(record: type[msgspec.Struct]) -> dict[str, Any]:
+    return get_type_hints(record, include_extras=True)
 
 
 def _written_as(hint: Any) -> type[yaml.Node]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from bisect import bisect_right
+from operator import itemgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ Points: TypeAlias = "Sequence[tuple[float, float]]"
 
 # Memory that the driver uses for contexts and tells of no process (8.8 MiB on an H200).
 OVERHEAD = 9 << 20
+OF_SERVER = 30 << 20  # what an MPS server has
 
 
 def memory_points(process: Process) -> tuple[tuple[float, int], ...]:
@@ -24,12 +26,11 @@ def memory_points(process: Process) -> tuple[tuple[float, int], ...]:
 
 def between(points: Points, age: float) -> float:
     """Give the value at an age, growing evenly from point to point; the last one stays."""
-    if age >= points[-1][0]:
-        return points[-1][1]
-    for (since, value), (until, following) in pairwise(points):
-        if since <= age < until:
-            return value + (following - value) * (age - since) / (until - since)
-    return points[0][1]
+    passed = bisect_right(points, age, key=itemgetter(0))
+    if passed in {0, len(points)}:
+        return points[passed and -1][1]
+    (since, value), (until, following) = points[passed - 1 : passed + 1]
+    return value + (following - value) * (age - since) / (until - since)
 
 
 def latest(points: Points, age: float, before: float) -> float:
@@ -38,6 +39,17 @@ def latest(points: Points, age: float, before: float) -> float:
         if age >= since:
             return value
     return before
+
+
+def comes_again(start: float | None, stop: float | None, duration: float) -> bool:
+    """Tell whether something starts and stops within the scenario: only that comes once more."""
+    return start is not None and stop is not None and start >= 0 and stop <= duration
+
+
+def process_comes_again(tenant: Tenant, process: Process, duration: float) -> bool:
+    """Tell it of a process: where its tenant goes for good, it does not come either."""
+    tenant_is_there = tenant.stop is None or comes_again(tenant.start, tenant.stop, duration)
+    return tenant_is_there and comes_again(process.start, process.stop, duration)
 
 
 def places_of(tenant: Tenant, process: Process) -> list[tuple[Place, ...]]:

@@ -173,7 +173,9 @@ class Answerer:
         held = [c.memory(at) for c in self.device.contexts() if c.alive(at)]
         used = sum(held) + (OVERHEAD if held else 0)
         total, reserved = self._product.memory, self._product.reserved
-        return Memory(total=total, used=used, reserved=reserved, free=total - reserved - used)
+        return Memory(
+            total=total, used=used, reserved=reserved, free=max(0, total - reserved - used)
+        )
 
     def _lists(self, at: float) -> dict[str, Any]:
         listed: list[GpuProcess] = []

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuledger.sources.simulated.checks import Misfits, check
-from gpuledger.sources.simulated.parser import Misfit, parse
+from gpuledger.sources.simulated.parser import MOST_TEXT, Misfit, parse
 
 if TYPE_CHECKING:
     from gpuledger.sources.simulated.schema import Scenario
@@ -40,12 +40,15 @@ def names() -> list[str]:
 def load(path: Path) -> Scenario:
     """Read a scenario from its file."""
     try:
-        raw = path.read_bytes()
+        with path.open("rb") as file:
+            raw = file.read(4 * MOST_TEXT + 1)
     except OSError as error:
         shipped = ", ".join(names())
         raise ScenarioMissingError(
             f"{path}: {error.strerror or error}; scenarios that ship with gpuledger: {shipped}"
         ) from error
+    if len(raw) > 4 * MOST_TEXT:
+        raise ScenarioError(f"{path}: line 1: too large for a scenario")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

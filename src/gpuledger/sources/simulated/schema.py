@@ -234,7 +234,7 @@ class Tenant(Record, frozen=True, kw_only=True):
         _says("allocated to a pod, a job, or a container that names them; others just use them"),
     ] = ()
     sharing: Annotated[
-        bool, _says("the pod has a replica of each GPU, which other pods may share")
+        bool, _says("others may be allocated its GPUs too; a pod has a replica of each")
     ] = False
     start: Annotated[
         float | None,
@@ -280,7 +280,9 @@ class Scenario(Record, frozen=True, kw_only=True):
         forms.seconds(1),
         _says("length; served, the scenario goes on: what stops within it starts once more"),
     ] = 1800.0
-    poll_interval: Annotated[float, forms.seconds(0.25), _says("time between readings")] = 5.0
+    poll_interval: Annotated[float, forms.seconds(0.25, 86_400), _says("time between readings")] = (
+        5.0
+    )
     driver: Annotated[Driver, _says("the driver")] = Driver()
     gpus: Annotated[tuple[Gpu, ...], _says("the GPUs")]
     tenants: Annotated[tuple[Tenant, ...], _says("who is on the node")] = ()

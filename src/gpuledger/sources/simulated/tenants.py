@@ -16,6 +16,7 @@ from gpuledger.readings import (
     PodResources,
     Process,
 )
+from gpuledger.sources.simulated.rooms import is_allocated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,6 +81,7 @@ class Tenancy:
         self.start = (min(starts) - EARLIER if spec.start is None else spec.start) + shift
         self.stop = math.inf if spec.stop is None else spec.stop + shift
         self.replicas: dict[Place, int] = {}
+        self.slept = 0.0  # what the clocks went on before it came, and the scenario did not
         self._addresses = addresses
         self._uids = uids
         pod = spec.pod
@@ -93,9 +95,7 @@ class Tenancy:
     @property
     def allocated(self) -> bool:
         """Whether it was given its GPUs, rather than that it just uses them."""
-        container = self.spec.container
-        by_name = container is not None and container.access == "devices"
-        return self.spec.pod is not None or self.spec.job is not None or by_name
+        return is_allocated(self.spec)
 
     def pod_resources(self) -> PodContainer | None:
         """Give what the kubelet tells of a pod's container."""
@@ -113,7 +113,7 @@ class Tenancy:
     def container(self) -> Container | None:
         """Give what is known of a container: the kubelet's links tell little, Docker more."""
         pod, plain = self.spec.pod, self.spec.container
-        started = BOOTED + self.start
+        started = BOOTED + self.start + self.slept
         if pod is not None:
             name = PodName(
                 uid=self._pod_uid, name=pod.name, namespace=pod.namespace, container=pod.container

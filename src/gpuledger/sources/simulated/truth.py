@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 
 
 class Share:
-    """Joules of an owner or a process, and of the latter its busy seconds."""
+    """Joules of an owner or a process, and of the latter when it ran."""
 
-    __slots__ = ("active", "busy", "idle", "measured", "parked")
+    __slots__ = ("active", "busy", "idle", "measured", "parked", "quiet_since")
 
     def __init__(self) -> None:
         self.active = self.parked = self.idle = self.measured = 0.0
         self.busy = 0.0  # seconds, of a process
+        self.quiet_since: float | None = None
 
     def add(self, active: float, parked: float, idle: float, alone: bool) -> None:
         self.active += active
@@ -108,7 +109,7 @@ class Ledger:
         """Book seconds and bytes up to a moment, joules up to what the counter has counted."""
         if self._seconds is not None:
             for piece, seconds in self.device.between(self._seconds, until):
-                self._book_seconds(piece, seconds)
+                self._book_seconds(piece, seconds, until)
         if self._joules is not None:
             for piece, seconds in self.device.between(self._joules, counted):
                 self._book_joules(piece, seconds)
@@ -122,10 +123,11 @@ class Ledger:
         for row, part in zip(self.rows, self.device.parts, strict=True):
             for context in part.contexts:
                 if context.alive(at):
+                    row.process(context)  # who has just come, too
                     now = row.account(context.life.tenancy).now
                     now[_method(context)] += context.memory(at)
 
-    def _book_seconds(self, piece: Piece, seconds: float) -> None:
+    def _book_seconds(self, piece: Piece, seconds: float, until: float) -> None:
         middle = (piece.begin + piece.end) / 2
         for row, roster, runs in zip(self.rows, piece.rosters, piece.runs, strict=True):
             if not roster.holders:
@@ -137,7 +139,10 @@ class Ledger:
             for context, part, _, _, _ in runs:
                 tenancy = context.life.tenancy
                 ran[tenancy] = ran.get(tenancy, 0.0) + part
-                row.process(context).busy += part * seconds
+                share = row.process(context)
+                share.busy += part * seconds
+                if part:
+                    share.quiet_since = min(piece.end, until)
             for tenancy in roster.holders:
                 account = row.account(tenancy)
                 account.held += seconds
@@ -148,6 +153,9 @@ class Ledger:
                 else:
                     account.no_process += seconds
             for context in roster.contexts:
+                share = row.process(context)
+                if share.quiet_since is None:
+                    share.quiet_since = min(piece.end, until) - seconds
                 account = row.account(context.life.tenancy)
                 account.bytes[_method(context)] += context.memory(middle) * seconds
 
