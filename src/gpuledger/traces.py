@@ -11,7 +11,6 @@ import zlib
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
 
 import msgspec
@@ -172,7 +171,8 @@ def interval_of(path: str | Path) -> float | None:
                     break
         except TraceError:
             pass  # whoever reads that far will be told
-    return median(b - a for a, b in pairwise(times)) if times[1:] else None
+    apart = sorted(b - a for a, b in pairwise(times))
+    return apart[len(apart) // 2] if apart else None
 
 
 def _twice(reading: Reading) -> str | None:

@@ -8,8 +8,6 @@ in a row make a process idle; only a busy one makes it active; a blind one chang
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
-from statistics import median
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from gpuledger.ledger.seconds import newest_time, parts
@@ -174,13 +172,12 @@ class Idleness:
 
     def _window(self, gpu: Gpu) -> float:
         """Give the length of the driver's windows here, in seconds, as learned."""
-        ends = [end for end, _, _ in gpu.windows or ()]
-        before = self._ends.get(gpu.uuid)
-        if ends:
-            self._ends[gpu.uuid] = ends[-1]
-        if before is not None and ends:
-            length = median(b - a for a, b in pairwise([before, *ends])) / 1e6
-            if 0 < length <= LONGEST_WINDOW:
+        if gpu.windows:
+            first, last, more = gpu.windows[0][0], gpu.windows[-1][0], len(gpu.windows) - 1
+            if not more:
+                first, more = self._ends.get(gpu.uuid, last), 1
+            self._ends[gpu.uuid] = last
+            if 0 < (length := (last - first) / more / 1e6) <= LONGEST_WINDOW:
                 self._windows[gpu.uuid] = length
         return self._windows.get(gpu.uuid, USUAL_WINDOW)
 
