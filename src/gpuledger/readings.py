@@ -13,6 +13,10 @@ from msgspec import Meta, Struct, field
 FORMAT = "gpuledger-trace"
 VERSION = 1
 
+# Failures that say "never here", not "not now": they are asked, and counted, once.
+UNSUPPORTED = frozenset({"NOT_SUPPORTED", "FUNCTION_NOT_FOUND"})
+CLOCK_STEP = 0.5  # seconds that `at` goes another way than `monotonic`: the wall clock was set
+
 Number: TypeAlias = int | float
 Whole: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Positive: TypeAlias = Whole | Annotated[float, Meta(ge=0)]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from gpuledger.ledger.seconds import newest_time, parts
+from gpuledger.readings import CLOCK_STEP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +38,6 @@ TRANSITIONS: dict[tuple[State, Poll], Step] = {
 USUAL_WINDOW, LONGEST_WINDOW = 0.2, 5.0  # seconds
 TURNS_ALONE, TURNS_SHARED = 4, 8  # windows without it that it takes to tell that it had none
 KEPT_WHILE_MISSED = 30.0  # seconds
-CLOCK_STEP = 0.5  # seconds
 
 
 @dataclass

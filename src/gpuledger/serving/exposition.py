@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from gpuledger.health import Histogram
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from gpuledger.views import Family, Labels, Rows
 
@@ -127,15 +127,13 @@ def escaped(value: str) -> str:
 def negotiated(accept: str) -> Format:
     """Choose the format that a client asked for most, by the Accept header; text if in doubt."""
     best: tuple[float, Format] = (0.0, "text")
-    for entry in accept.split(","):
-        media, *parameters = (part.strip() for part in entry.split(";"))
-        options = dict(p.replace(" ", "").partition("=")[::2] for p in parameters)
+    for media, options in _entries(accept):
         form: Format
-        if media.lower() == "application/openmetrics-text":
+        if media == "application/openmetrics-text":
             if options.get("version", "1.0.0") != "1.0.0":
                 continue
             form = "openmetrics"
-        elif media.lower() in {"text/plain", "text/*", "*/*"}:
+        elif media in {"text/plain", "text/*", "*/*"}:
             form = "text"
         else:
             continue
@@ -148,11 +146,16 @@ def negotiated(accept: str) -> Format:
 def wants_gzip(accept_encoding: str) -> bool:
     """Tell whether a client takes gzip: what it says of gzip counts before what it says of all."""
     said: dict[str, float] = {}
-    for entry in accept_encoding.split(","):
-        coding, *parameters = (part.strip().lower() for part in entry.split(";"))
-        options = dict(p.replace(" ", "").partition("=")[::2] for p in parameters)
+    for coding, options in _entries(accept_encoding):
         said[coding.removeprefix("x-")] = _quality(options.get("q", "1"))
     return said.get("gzip", said.get("*", 0.0)) > 0
+
+
+def _entries(header: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """Give what a list in a header names, each with its parameters."""
+    for entry in header.lower().split(","):
+        name, *parameters = (part.strip() for part in entry.split(";"))
+        yield name, dict(p.replace(" ", "").partition("=")[::2] for p in parameters)
 
 
 def _quality(text: str) -> float:

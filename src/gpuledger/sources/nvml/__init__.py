@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pynvml as nv
 
 from gpuledger.clock import Clock
-from gpuledger.readings import Gpu, Reading
+from gpuledger.readings import CLOCK_STEP, Gpu, Reading
 from gpuledger.sources.nvml.driver import Driver, Turn, settled
 from gpuledger.sources.nvml.errors import DISCONNECTED, LOST, TAKEN_AWAY, TIMEOUT, name_of
 from gpuledger.sources.nvml.opening import Opened, open_devices, shut_down
@@ -27,7 +27,6 @@ LEAST_PATIENCE = 0.05
 START_PATIENCE = 3.0  # with the start of the library, once: on many GPUs it takes its time
 SLOW_START = 10.0  # a start that takes longer is told as a driver that hangs
 LOOK_AGAIN, LOOK_RARELY = 30.0, 600.0  # for devices, while one is lost or there is none
-CLOCK_STEP = 0.5
 REMEMBERED = 14.2 * 0.8  # seconds of windows that the driver keeps, less some for being late
 
 NO_GPU, STARTING = "NO_GPU", "STARTING"

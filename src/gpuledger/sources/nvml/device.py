@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pynvml as nv
 
-from gpuledger.readings import Gpu, Utilization
+from gpuledger.readings import UNSUPPORTED, Gpu, Utilization
 from gpuledger.sources.nvml.arrays import Arrays
 from gpuledger.sources.nvml.calls import CALLS, FIELDS, INSTEAD, Call
-from gpuledger.sources.nvml.errors import GONE, UNREADABLE, UNSUPPORTED, name_of
+from gpuledger.sources.nvml.errors import GONE, UNREADABLE, name_of
 from gpuledger.sources.nvml.processes import list_versions, processes
 from gpuledger.sources.nvml.spans import Span, Spans, span
 

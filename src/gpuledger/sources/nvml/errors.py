@@ -14,8 +14,6 @@ TIMEOUT = "TIMEOUT"  # ours: the driver did not answer in time
 UNREADABLE = "UNREADABLE"  # ours: it answered what cannot be read
 LOST = "GPU_IS_LOST"
 
-# The device will not learn it before the driver is loaded anew: do not ask again.
-UNSUPPORTED = frozenset({"NOT_SUPPORTED", "FUNCTION_NOT_FOUND"})
 # Our connection is gone: initialise again and look for the devices again.
 DISCONNECTED = frozenset({"UNINITIALIZED", "DRIVER_NOT_LOADED", "LIB_RM_VERSION_MISMATCH"})
 # The driver has the device no more: it may be back when we look again.
